@@ -318,6 +318,7 @@ def _stated_pixel(data: DataConfig, pixel_m: float | tuple[float, float] | None)
 
 
 def _far_field_pixel(data: DataConfig) -> tuple[float, float] | None:
-    pitch, N = data.stated_pitch_m(), data.N or 1
-    pair = None if pitch is None else (pitch, pitch)
-    return object_pixel(data.stated_energy_eV(), data.stated_distance_m(), pair, N).metres
+    stated = data.stated_quantities().get
+    return object_pixel(
+        stated("energy_eV"), stated("distance_m"), stated("detector_pixel_m"), data.N or 1
+    ).metres

@@ -4,28 +4,21 @@ from __future__ import annotations
 
 from dataclasses import fields
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from ptycho.config.messages import ConfigError, bounds_of, check, show
-from ptycho.config.schema import Even, Flag, Integer, Number, Sign, Text, Texts, key, settings
+from ptycho.config.schema import Even, Flag, Integer, Number, Positive, Sign, Text, Texts, key, settings
 from ptycho.config.waves import electron_wavelength_m, photon_energy_eV
 
 SMALLEST_N, LARGEST_N = 16, 2048  # sides of a pattern
 STEPS = {"scan_step_A": 1e-10, "scan_step_nm": 1e-9, "scan_step_m": 1.0}  # in metres
 WAVES = ("energy_eV", "wavelength_m", "electrons_keV")  # one of them states the wavelength
 OF_POSITIONS = ("positions_file", "unit", "position_axes", "position_columns")
-EXCLUSIVE: tuple[tuple[tuple[str, ...], str], ...] = (  # keys of which one may be stated, and why
-    (WAVES, "each sets the wavelength"),
-    (tuple(STEPS), "each sets the step of the raster"),
-    *(
-        ((key, step), "the positions are those of a raster of this step")
-        for step in STEPS
-        for key in OF_POSITIONS
-    ),
-    *(
-        ((key, "detector_pixel_mrad"), "the angle replaces both")
-        for key in ("distance_m", "detector_pixel_m")
-    ),
+EXCLUSIVE = (  # of the former keys and the latter one may be stated, and why
+    (WAVES, WAVES, "each sets the wavelength"),
+    (STEPS, STEPS, "each sets the step of the raster"),
+    (OF_POSITIONS, STEPS, "the positions are those of a raster of this step"),
+    (("distance_m", "detector_pixel_m"), ("detector_pixel_mrad",), "the angle replaces both"),
 )
 
 
@@ -126,7 +119,7 @@ class DataConfig:
         " [x_rb,y_rb]",
         level="sometimes",
     )
-    scan_shape: tuple[Integer, Integer] | None = key(
+    scan_shape: tuple[Positive, Positive] | None = key(
         None,
         "rows and columns of a raster scan whose file holds no positions; null: the first axes of a cube",
         allowed="[rows,columns], positive integers",
@@ -258,16 +251,12 @@ class DataConfig:
             (a, b), (c, d) = self.scan_affine
             shown = [list(row) for row in self.scan_affine]
             check(a * d != b * c, "data.scan_affine", shown, "[[a,b],[c,d]], finite and invertible, or null")
-        if self.scan_shape is not None:
-            shape = list(self.scan_shape)
-            check(min(shape) > 0, "data.scan_shape", shape, "[rows,columns], positive integers")
-        for names, why in EXCLUSIVE:
-            values = {name: getattr(self, name) for name in names}
-            specified = [
-                f"data.{name}={show(value)}" for name, value in values.items() if value not in (None, ())
-            ]
-            if len(specified) > 1:
-                raise ConfigError(f"{', '.join(specified)}: {why}; must be only one of them")
+        stated = {name: value for name, value in vars(self).items() if value not in (None, ())}
+        for names, others, why in EXCLUSIVE:
+            pairs = ((a, b) for a in names for b in others if a != b and {a, b} <= stated.keys())
+            for pair in pairs:
+                specified = ", ".join(f"data.{name}={show(stated[name])}" for name in pair)
+                raise ConfigError(f"{specified}: {why}; must be only one of them")
         self.stated_zero_frequency()
 
     @property
@@ -275,35 +264,27 @@ class DataConfig:
         """Whether Fresnel diffraction leads from the sample to the detector."""
         return self.physics == "near_field"
 
-    def stated_quantities(self) -> dict[str, float]:
-        """Return those of photon energy, distance and pitch that the user specifies."""
-        stated = {
-            "energy_eV": self.stated_energy_eV(),
-            "distance_m": self.stated_distance_m(),
-            "detector_pixel_m": self.stated_pitch_m(),
-        }
+    def stated_quantities(self) -> dict[str, Any]:
+        """Return those of ``energy_eV``, ``distance_m`` and ``detector_pixel_m`` that the user specifies.
+
+        The energy is that of photons of the stated wavelength, the pitch is (row, col), and pixels that are
+        stated as angles are those of a detector at one metre.
+        """
+        stated: dict[str, Any] = {"energy_eV": self.energy_eV, "distance_m": self.distance_m}
+        if self.wavelength_m is not None:
+            stated["energy_eV"] = photon_energy_eV(self.wavelength_m)
+        if self.electrons_keV is not None:
+            stated["energy_eV"] = photon_energy_eV(electron_wavelength_m(self.electrons_keV))
+        if self.detector_pixel_m is not None:
+            stated["detector_pixel_m"] = (self.detector_pixel_m,) * 2
+        if self.detector_pixel_mrad is not None:
+            stated |= {"distance_m": 1.0, "detector_pixel_m": (1e-3 * self.detector_pixel_mrad,) * 2}
         return {key: value for key, value in stated.items() if value is not None}
 
     def stated_scan_step_m(self) -> float | None:
         """Return the step of a raster in metres; None: positions are those of the file."""
         values = ((getattr(self, name), metres) for name, metres in STEPS.items())
         return next((value * metres for value, metres in values if value is not None), None)
-
-    def stated_distance_m(self) -> float | None:
-        """Return the distance in metres; one metre where the pixels' angle is stated in its place."""
-        return self.distance_m if self.detector_pixel_mrad is None else 1.0
-
-    def stated_pitch_m(self) -> float | None:
-        """Return the pitch of the detector's pixels in metres, at :meth:`stated_distance_m`."""
-        return self.detector_pixel_m if self.detector_pixel_mrad is None else 1e-3 * self.detector_pixel_mrad
-
-    def stated_energy_eV(self) -> float | None:
-        """Return the energy that photons of the stated wavelength have."""
-        if self.wavelength_m is not None:
-            return photon_energy_eV(self.wavelength_m)
-        if self.electrons_keV is not None:
-            return photon_energy_eV(electron_wavelength_m(self.electrons_keV))
-        return self.energy_eV
 
     @property
     def path(self) -> str:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any
+from typing import Annotated, Any
+
+from annotated_types import Ge, Le
 
 from ptycho.config.messages import check
-from ptycho.config.schema import Integer, Number, Range, key, settings
+from ptycho.config.schema import Integer, Number, key, settings
+
+Shift = Annotated[Number, Ge(-100), Le(100)]
 
 
 @settings("imperfections", kw_only=True)
@@ -39,7 +43,7 @@ class Imperfections:
     probe_power: Number = key(
         1.0, "power of the stated probe, as a fraction of that of the first true mode", ge=1e-6, le=1e6
     )
-    probe_shift_px: Range = key(
+    probe_shift_px: tuple[Shift, Shift] = key(
         (0.0, 0.0), "shift (row, col) of the stated probe", allowed="two numbers [row, col] from -100 to 100"
     )
     position_px: Number = key(0.0, "rms random error of each recorded coordinate", ge=0, le=100, unit="px")
@@ -86,13 +90,10 @@ class Imperfections:
     )
 
     def __post_init__(self) -> None:
-        shift, coherence = self.probe_shift_px, self.coherence
-        allowed = "two numbers [row, col] from -100 to 100"
-        check(max(map(abs, shift)) <= 100, "imperfections.probe_shift_px", list(shift), allowed)
-        fits, allowed = coherence == 1, "1 with modes=1; say modes=2, 3 or 4"
+        fits, allowed = self.coherence == 1, "1 with modes=1; say modes=2, 3 or 4"
         if self.modes > 1:
-            fits, allowed = 0.5 <= coherence < 1, f"from 0.5 to below 1 with modes={self.modes}"
-        check(fits, "imperfections.coherence", coherence, allowed)
+            fits, allowed = 0.5 <= self.coherence < 1, f"from 0.5 to below 1 with modes={self.modes}"
+        check(fits, "imperfections.coherence", self.coherence, allowed)
 
     @property
     def changed(self) -> dict[str, Any]:

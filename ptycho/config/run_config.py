@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from functools import cached_property
 from typing import ClassVar, Literal
 
@@ -242,62 +243,36 @@ class ScanRunConfig(TrainedConfig):
         super().__post_init__()
         if self.run is None and self.networks:
             check(bool(self.nepochs), "nepochs", self.nepochs, "an integer from 1 to 1000000")
-        if self.run in (None, PRETRAINED) and isinstance(self.probe, RunProbe):
-            raise ConfigError("probe=run: is that of the run which run=… names; set run, or another probe")
         if self.nepochs:
             least = f"less than nepochs={self.nepochs}"
             check(self.probe.start_epoch < self.nepochs, "probe.start_epoch", self.probe.start_epoch, least)
+        for keys, refused, remedy in self._conflicts():
+            if refused:
+                raise ConfigError(f"{keys}: {remedy}")
+
+    def _conflicts(self) -> Iterator[tuple[str, object, str]]:
+        """Yield keys that may not fit each other, whether they do not, and why, with a remedy."""
+        solver, models, near = self.solver, f"models=[{','.join(self.models)}]", "data.physics=near_field"
+        slices, varies = f"solver.slices={solver.slices}", f"solver.probe_variation={solver.probe_variation}"
+        thick, needs_run = (solver.slices or 1) > 1, self.run in (None, PRETRAINED)
+        of_run = "is that of the run which run=… names; set run, or another probe"
+        yield "probe=run", needs_run and isinstance(self.probe, RunProbe), of_run
         if self.data.near_field:
-            self._check_near_field()
-        if (self.solver.slices or 1) > 1:
-            self._check_slices()
+            far = "remove models, model, nepochs and run: the solver reconstructs near fields, they do not"
+            yield f"{near}, {models}", self.models, far
+            focus = "is the focus of a far field; must be from_file, npz, run or ideal_disk"
+            yield f"{near}, probe=zone_plate", isinstance(self.probe, ZonePlateProbe), focus
+        thin = "only the solver knows slices; remove the models, set steps, or set solver.slices=1"
+        yield slices, thick and (self.models or not solver.steps), thin
         if self.data.shared == "object":
-            self._check_own_probes()
-        if self.solver.probe_variation and self.probe.learn is False:
-            raise ConfigError(
-                f"solver.probe_variation={self.solver.probe_variation}, probe.learn=false: a probe that "
-                "varies is refined; remove one of them"
-            )
-        if not self.models and not self.solver.steps:
-            raise ConfigError("solver.steps=0, models=[]: nothing would reconstruct; set one of them")
-
-    def _check_own_probes(self) -> None:
-        """Refuse what has one probe, or another that varies, beside several scans with a probe each."""
-        solver = self.solver
-        requests = {
-            f"solver.slices={solver.slices}": (solver.slices or 1) > 1,
-            f"solver.probe_variation={solver.probe_variation}": bool(solver.probe_variation),
-            f"start={self.start}": self.start is not None,
-        }
-        for words in (words for words, present in requests.items() if present):
-            raise ConfigError(
-                f"{words}, data.shared=object: each has a probe of its own; remove {words.split('=')[0]}, "
-                "or set data.shared=both"
-            )
-
-    def _check_slices(self) -> None:
-        """Refuse what knows thin objects alone."""
-        requests = [f"models=[{','.join(self.models)}]"] * bool(self.models)
-        if requests or not self.solver.steps:
-            raise ConfigError(
-                f"solver.slices={self.solver.slices}: only the solver knows slices; remove "
-                f"{', '.join(requests or ['solver.steps=0'])}, or set solver.slices=1"
-            )
-
-    def _check_near_field(self) -> None:
-        """Refuse methods and probes that are for far fields only."""
-        requests = {"pinn": "networks", "lsqml": "LSQ-ML"}
-        if self.models:
-            methods = " and ".join(requests[name] for name in self.models)
-            raise ConfigError(
-                f"data.physics=near_field: {methods} are for far fields only; remove models, model, nepochs "
-                "and run: the solver reconstructs near fields"
-            )
-        if isinstance(self.probe, ZonePlateProbe):
-            raise ConfigError(
-                "data.physics=near_field, probe=zone_plate: is the focus of a far field; must be from_file, "
-                "npz, run or ideal_disk"
-            )
+            own = "each scan has a probe of its own; remove the former, or set data.shared=both"
+            yield f"{slices}, data.shared=object", thick, own
+            yield f"{varies}, data.shared=object", solver.probe_variation, own
+            yield f"start={self.start}, data.shared=object", self.start is not None, own
+        fixed = "a probe that varies is refined; remove one of them"
+        yield f"{varies}, probe.learn=false", solver.probe_variation and self.probe.learn is False, fixed
+        nothing = "nothing would reconstruct; set one of them"
+        yield f"solver.steps=0, {models}", not self.models and not solver.steps, nothing
 
     def _fill_in(self) -> None:
         """What follows from the rest where it is not stated."""

@@ -86,6 +86,7 @@ def _texts(value: Any) -> Any:
 
 
 Integer = Annotated[int, BeforeValidator(_plain), Strict(), Word("an integer")]
+Positive = Annotated[Integer, Ge(1)]
 Even = Annotated[Integer, Predicate(lambda value: value % 2 == 0), Word("an even integer")]
 PowerOfTwo = Annotated[Integer, Predicate(lambda n: n > 0 and n & (n - 1) == 0), Word("a power of two")]
 Sign = Annotated[Integer, Predicate(lambda value: value in (1, -1)), Word("1 or -1")]

@@ -33,33 +33,33 @@ SIGN = "of the sample: row of the probe = -translation . basis_vectors[0], colum
 
 def write(path: Path, scan: ExportedScan) -> None:
     """Write a CXI file; ConfigError: patterns are missing, or a length or energy of the format is unknown."""
-    check_complete(path, scan, "CXI")
-    write_tree(path, tree(scan))
+    write_tree(path, tree(path, scan, "CXI"))
 
 
-def check_complete(path: Path, scan: ExportedScan, name: str) -> None:
-    """Raise :class:`ConfigError` if a scan lacks a length or an energy that the format ``name`` states."""
-    missing = [key for key in NEEDED if getattr(scan, key) is None]
-    if missing:
-        raise ConfigError(
-            f"{path}: {name} states lengths in metres, and {', '.join(missing)} is not known; set it, or "
-            "choose another format"
-        )
+def with_unit(unit: str, values: dict[str, Any]) -> dict[str, Any]:
+    """Return ``values`` by key, each with its attribute ``units``."""
+    return values | {f"{key}@units": unit for key in values}
 
 
-def tree(scan: ExportedScan, translations: str = GEOMETRY) -> dict[str, Any]:
-    """Return what is where in a CXI file, with the array of the translations at one of their places."""
-    assert scan.energy_eV is not None and scan.pixel_m is not None and scan.detector_pixel_m is not None
-    (height, width), middle, image = scan.detector_pixel_m, scan.N // 2, OBJECTS[0]
-    corner = [(middle + 0.5) * width, (middle + 0.5) * height, scan.distance_m]
-    lengths = {
+def tree(path: Path, scan: ExportedScan, name: str, translations: str = GEOMETRY) -> dict[str, Any]:
+    """Return what is where in a CXI file, with the array of the translations at one of their places.
+
+    ConfigError: the scan lacks a length or an energy that the format ``name`` states.
+    """
+    pixel, energy, distance, pitch = (getattr(scan, key) for key in NEEDED)
+    if missing := [key for key in NEEDED if getattr(scan, key) is None]:
+        states = f"{name} states lengths in metres, and {', '.join(missing)} is not known"
+        raise ConfigError(f"{path}: {states}; set it, or choose another format")
+    (height, width), middle, image = pitch, scan.N // 2, OBJECTS[0]
+    corner = [(middle + 0.5) * width, (middle + 0.5) * height, distance]
+    lengths: dict[str, Any] = {
         f"{DETECTOR}/x_pixel_size": width,
         f"{DETECTOR}/y_pixel_size": height,
-        f"{DETECTOR}/distance": scan.distance_m,
+        f"{DETECTOR}/distance": distance,
         BASIS: [[0, -height, 0], [-width, 0, 0]],  # y is up, z along the beam
         f"{DETECTOR}/corner_position": corner,  # of the first pixel, the outer one
     }
-    rows, cols = (scan.from_middle * np.array(scan.pixel_m)).T
+    rows, cols = (scan.from_middle * np.array(pixel)).T
     contents: dict[str, Any] = {
         "cxi_version": VERSION,
         "entry_1/title": scan.name,
@@ -70,20 +70,14 @@ def tree(scan: ExportedScan, translations: str = GEOMETRY) -> dict[str, Any]:
         f"{PATTERNS[1]}@zero_frequency": "centre (N//2, N//2)",
         PATTERNS[0]: h5py.SoftLink(f"/{PATTERNS[1]}"),
     }
-    for key, value in lengths.items():
-        contents |= {key: np.array(value, float), f"{key}@units": "m"}
-    for axis in "xy":
-        key = f"{DETECTOR}/beam_center_{axis}"
-        contents |= {key: float(middle), f"{key}@units": "pixels"}
+    lengths[translations] = np.stack([cols, rows, np.zeros_like(rows)], axis=1)  # (x, y, z)
+    contents |= with_unit("m", {key: np.array(value, float) for key, value in lengths.items()})
+    contents |= with_unit("pixels", {f"{DETECTOR}/beam_center_{axis}": float(middle) for axis in "xy"})
+    contents |= with_unit("J", {f"{SOURCE}/energy": energy * ELECTRON})
+    contents |= with_unit("√photons", {ILLUMINATION: scan.probe.astype(np.complex64)})
     contents |= {
         f"{DETECTOR}/mask": np.where(scan.good_pixels, 0, INVALID).astype(np.uint32),
-        f"{SOURCE}/energy": scan.energy_eV * ELECTRON,
-        f"{SOURCE}/energy@units": "J",
-        ILLUMINATION: scan.probe.astype(np.complex64),
-        f"{ILLUMINATION}@units": "√photons",
-        f"{ILLUMINATION}@pixel_size_m": scan.pixel_m,
-        translations: np.stack([cols, rows, np.zeros_like(rows)], axis=1),  # (x, y, z)
-        f"{translations}@units": "m",
+        f"{ILLUMINATION}@pixel_size_m": pixel,
         f"{translations}@sign": SIGN,
     }
     contents |= {key: h5py.SoftLink(f"/{translations}") for key in TRANSLATIONS if key != translations}
@@ -91,7 +85,7 @@ def tree(scan: ExportedScan, translations: str = GEOMETRY) -> dict[str, Any]:
         group = image.rpartition("/")[0]
         contents |= {
             image: scan.object.astype(np.complex64),
-            f"{image}@pixel_size_m": scan.pixel_m,
+            f"{image}@pixel_size_m": pixel,
             f"{group}/data_space": "real",
             f"{group}/data_type": "transmission",
             f"{group}/image_center": np.zeros(3),
@@ -128,14 +122,9 @@ AXES = {"x": [1.0, 0.0, 0.0], "y": [0.0, 1.0, 0.0]}
 
 def write_nexus(path: Path, scan: ExportedScan) -> None:
     """Write a file of the application definition NXcxi_ptycho, which is also one of CXI 1.6."""
-    check_complete(path, scan, DEFINITION)
-    write_tree(path, nexus_tree(scan))
-
-
-def nexus_tree(scan: ExportedScan) -> dict[str, Any]:
-    """Return what is where in a NeXus file."""
+    moves = TRANSLATIONS[2]  # the definition has the array there
+    contents = tree(path, scan, DEFINITION, moves)
     assert scan.detector_pixel_m is not None
-    contents, moves = tree(scan, TRANSLATIONS[2]), TRANSLATIONS[2]  # the definition has the array there
     energy = contents[f"{SOURCE}/energy"]
     contents |= {
         "entry_1/definition": DEFINITION,
@@ -152,16 +141,14 @@ def nexus_tree(scan: ExportedScan) -> dict[str, Any]:
         "entry_1/sample_1/name": scan.name or "unknown",
     }
     energies = {"energy": energy, "incident_beam_energy": energy, "incident_energy_spread": np.nan}
-    for name, value in energies.items():
-        contents |= {f"{BEAM}/{name}": value, f"{BEAM}/{name}@units": "J"}
-    for axis, pitch in zip("yx", scan.detector_pixel_m, strict=True):
-        key = f"{DETECTOR}/beam_center_{axis}"
-        contents |= {key: scan.N // 2 * pitch, f"{key}@units": "m"}
+    contents |= with_unit("J", {f"{BEAM}/{name}": value for name, value in energies.items()})
+    pitches = zip("yx", scan.detector_pixel_m, strict=True)
+    centre = {f"{DETECTOR}/beam_center_{axis}": scan.N // 2 * pitch for axis, pitch in pitches}
+    contents |= with_unit("m", centre)
     for column, (axis, vector) in enumerate(AXES.items()):
         key, depends = f"{MOTORS}/{axis}", "y" if axis == "x" else "."
         contents |= {
-            key: contents[moves][:, column],
-            f"{key}@units": "m",
+            **with_unit("m", {key: contents[moves][:, column]}),
             f"{key}@transformation_type": "translation",
             f"{key}@vector": vector,
             f"{key}@depends_on": depends,
@@ -173,4 +160,4 @@ def nexus_tree(scan: ExportedScan) -> dict[str, Any]:
     contents |= {f"{target.lstrip('/')}@target": target for target in targets}
     classes = {path: kind for path, kind in CLASSES.items() if any(key.startswith(path) for key in contents)}
     contents |= {f"{path}@NX_class": kind for path, kind in classes.items()}
-    return contents | {"@default": "entry_1", "entry_1@default": "data"}
+    write_tree(path, contents | {"@default": "entry_1", "entry_1@default": "data"})

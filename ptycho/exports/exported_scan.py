@@ -173,7 +173,6 @@ def from_dataset(data: Dataset, image: int, object_: np.ndarray, with_patterns: 
     if object_.shape != (side, side):
         raise ConfigError(f"the object has shape {object_.shape}; that of the scan is {(side, side)}")
     chosen = np.flatnonzero(data.image == image)
-    every = len(chosen) == len(data.image)
     exported = ExportedScan(
         positions=data.positions[chosen].astype(np.float64),
         probe=(data.photon_scale * data.probe).astype(np.complex64),
@@ -183,6 +182,7 @@ def from_dataset(data: Dataset, image: int, object_: np.ndarray, with_patterns: 
     )
     if not with_patterns:
         return exported
+    every = len(chosen) == len(data.image)
     patterns = intensities(data.amplitudes if every else data.amplitudes.some(chosen), data.counts)
     return replace(exported, patterns=patterns, dtype=patterns.dtype)
 
@@ -242,7 +242,6 @@ def product_of(
     keys = " ".join(f"data.{name}=true" for name in turned)
     return replace(
         exported,
-        pixel_m=scan.pixel.metres,
         errors=reconstruction.errors,
         slices=reconstruction.slices,
         slice_thickness_m=slice_thickness_m,

@@ -70,12 +70,8 @@ class NpzFile:
         try:
             self._zip = zipfile.ZipFile(self._file)
         except Exception as error:  # a damaged archive raises whatever its bytes lead to
-            self._file.seek(0)
-            start = self._file.read(6)
             self._file.close()
-            kinds = {b"": "it is empty", b"\x93NUMPY": "it is a single .npy array"}
-            cut = "it is cut short or damaged" if start[:2] == b"PK" else "it is no ZIP archive"
-            raise NpzError(f"not a readable .npz ({kinds.get(start, cut)})") from error
+            raise NpzError("not a readable .npz (it is cut short or damaged, or no ZIP archive)") from error
         names = [info.filename for info in self._zip.infolist()]
         self.keys = [name.removesuffix(".npy") for name in names if name.endswith(".npy")]
         self.repeated = [key for key, count in Counter(self.keys).items() if count > 1]

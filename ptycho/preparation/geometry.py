@@ -268,15 +268,9 @@ def resampled_probe(
         ratio = h * probe_pixel[0] / (N * pixel.metres[0])
         if not 0.98 < ratio < 1.02:
             return interpolated(probe, N, pixel.metres[0] / probe_pixel[0]), "the file's, interpolated"
+    far = window_of(far_field(probe), (h // 2, w // 2), N) * (N / np.sqrt(h * w))
     size = f"{h}" if h == w else f"{h} × {w}"
-    return _on_far_field(probe, N), f"the file's, its far field cut or padded from {size} to {N}"
-
-
-def _on_far_field(probe: np.ndarray, N: int) -> np.ndarray:
-    """Modes ``(K, N, N)`` with the far field of ``probe (K, h, w)``, cut or padded about frequency zero."""
-    height, width = probe.shape[-2:]
-    far = window_of(far_field(probe), (height // 2, width // 2), N)
-    return waves_of(far * (N / np.sqrt(height * width)))
+    return waves_of(far), f"the file's, its far field cut or padded from {size} to {N}"
 
 
 def isolated(positions: np.ndarray, far: float = 5.0) -> np.ndarray:

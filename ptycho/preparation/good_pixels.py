@@ -18,8 +18,8 @@ from ptycho.preparation.marks import clipped, find_marks, lost_frames, refuse_un
 from ptycho.preparation.pixels import classify_negative, dark_gaps, hot_pixels, outlying_pixels, saturates
 from ptycho.preparation.window import find_centre
 from ptycho.readers.archive import Archive, container_of
-from ptycho.readers.places import ARCHIVES
-from ptycho.readers.raw_scan import RawScan
+from ptycho.readers.places import open_archive
+from ptycho.readers.raw_scan import RawScan, ReadOptions
 from ptycho.readers.tiff import read_image
 from ptycho.scan.finding import Finding
 
@@ -55,8 +55,7 @@ def find_good_pixels(raw: RawScan, config: DataConfig, frames: np.ndarray, sampl
     Raises:
         ConfigError: frames lack good pixels, none is good, all are dark, or numbers cannot be counted.
     """
-    good, why = _stated(raw, config)
-    good, why = _without_marks(sample, raw.patterns.dtype, good, why)
+    good, why = _known_pixels(raw, config, sample)
     if np.any(~np.isfinite(sample) & good) or lost_frames(find_marks(sample, raw.patterns.dtype), good).any():
         refuse_unusable(raw, frames, good)
     numbers = np.where(good, sample, 0)
@@ -84,8 +83,11 @@ def find_good_pixels(raw: RawScan, config: DataConfig, frames: np.ndarray, sampl
     return pixels
 
 
-def _stated(raw: RawScan, config: DataConfig) -> tuple[np.ndarray, list[str]]:
-    """Return pixels ``(H, W)`` that neither file nor user call bad, and why others are."""
+def _known_pixels(raw: RawScan, config: DataConfig, sample: np.ndarray) -> tuple[np.ndarray, list[str]]:
+    """Return pixels ``(H, W)`` that neither file nor user call bad and that hold no marks; why others are.
+
+    Marks count in frames that are not lost as a whole, as do numbers that are never finite.
+    """
     height, width = raw.patterns.shape[1:]
     good = np.ones((height, width), bool) if raw.good is None else raw.good.copy()
     why = ["the file's mask"] if raw.good is not None else []
@@ -93,27 +95,19 @@ def _stated(raw: RawScan, config: DataConfig) -> tuple[np.ndarray, list[str]]:
         bad = read_mask(config.mask_file, (height, width))
         good &= ~bad
         why.append(f"{bad.sum()} in data.mask_file")
+    wrong = {}
     if raw.flat is not None:
-        blind = ~(np.isfinite(raw.flat) & (raw.flat > 0))
-        why += [f"{blind.sum()} where the flat field is not above 0"] if blind.any() else []
+        wrong["where the flat field is not above 0"] = blind = ~(np.isfinite(raw.flat) & (raw.flat > 0))
         good &= ~blind
+    missing, finite = find_marks(sample, raw.patterns.dtype), np.isfinite(sample)
+    whole = ~lost_frames(missing, good & (missing.mean(axis=0) < 0.5))
+    if whole.any():
+        marked = (missing & finite)[whole].any(axis=0) | clipped(np.where(finite, sample, 0)[whole])
+        wrong |= {"never finite": good & ~finite[whole].any(axis=0), "hold marks": good & marked}
+    for what, bad in wrong.items():
+        good &= ~bad
+        why += [f"{bad.sum()} {what}"] if bad.any() else []
     return good, why
-
-
-def _without_marks(
-    sample: np.ndarray, dtype: np.dtype, good: np.ndarray, why: list[str]
-) -> tuple[np.ndarray, list[str]]:
-    """Return ``good (H, W)`` without pixels that hold marks, or were never finite, in whole frames."""
-    missing, finite = find_marks(sample, dtype), np.isfinite(sample)
-    usual = missing.mean(axis=0) >= 0.5
-    whole = ~lost_frames(missing, good & ~usual)
-    if not whole.any():
-        return good, why
-    never = good & ~finite[whole].any(axis=0)
-    marked = good & ((missing & finite)[whole].any(axis=0) | clipped(np.where(finite, sample, 0)[whole]))
-    why = why + ([f"{never.sum()} never finite"] if never.any() else [])
-    why += [f"{marked.sum()} hold marks"] if marked.any() else []
-    return good & ~never & ~marked, why
 
 
 def _drop_negative(pixels: Pixels, numbers: np.ndarray, config: DataConfig) -> None:
@@ -206,14 +200,12 @@ def read_mask(path: str | Path, shape: tuple[int, int]) -> np.ndarray:
 
 def _image(path: Path, shape: tuple[int, int]) -> np.ndarray:
     kind, _ = container_of(path)
-    if kind in ARCHIVES:
-        with ARCHIVES[kind](path) as file:
-            return _only(file, shape)
     if kind == "NPY":
         return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
     if kind == "TIFF":
         return read_image(path)
-    raise ConfigError("is no NPY, NPZ, HDF5 or TIFF file")
+    with open_archive(path, ReadOptions()) as file:
+        return _only(file, shape)
 
 
 def _only(

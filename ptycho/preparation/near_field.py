@@ -84,14 +84,6 @@ class NearField:
             "set data.physics=far_field to change it"
         )
 
-    @property
-    def pixel_reason(self) -> str:
-        """Reason of the size of the object's pixel."""
-        pitch = f"{1e6 * self.pitch_m[0]:.4g} µm"
-        if self.source_distance_m is None:
-            return f"that of the detector, {pitch}, in a near field of a parallel beam"
-        return f"that of the detector, {pitch}, over the magnification {self.magnification:.4g}: near field"
-
 
 def near_field_of(raw: RawScan, pitch: tuple[float, float] | None, config: DataConfig) -> NearField | None:
     """Return the lengths of a near field; None: the scan is one of a far field.
@@ -135,11 +127,10 @@ def probe_in_window(
 
 def magnification_hint(near: NearField | None, looks_near: bool) -> str:
     """Return what to do about a scan below a pixel, if a diverging beam would explain it; or nothing."""
-    text = "magnifies: set data.source_distance_m=, from the focus or source to the sample; or data.unit="
-    if near is not None and near.source_distance_m is None:
-        return f"a near field of a beam that diverges {text}"
-    text = f"the patterns look like a near field, which {text}"
-    return f"{text}, with data.physics=near_field" if near is None and looks_near else ""
+    explained = looks_near if near is None else near.source_distance_m is None
+    what = "a near field of a beam that diverges magnifies: if it is one, set data.physics=near_field and "
+    lengths = "data.source_distance_m=, from the focus or source to the sample; or data.unit="
+    return what + lengths if explained else ""
 
 
 def looks_like_near_field(

@@ -35,6 +35,7 @@ import numpy as np
 from ptycho.config import ConfigError
 from ptycho.config.data import DataConfig
 from ptycho.preparation.good_pixels import Pixels
+from ptycho.readers.patterns import spread
 from ptycho.readers.raw_scan import RawScan
 from ptycho.readers.values import tell_domain
 from ptycho.scan.finding import Finding
@@ -70,9 +71,9 @@ def photon_gain(
     steps = pixel_steps(intensities[:, good])
     if not len(steps):
         return Gain(None, "the intensities are no multiples of one number")
-    q, spread = float(steps.mean()), 100 * float(steps.std() / steps.mean())
+    q, scatter = float(steps.mean()), 100 * float(steps.std() / steps.mean())
     reason = (
-        f"multiples of a step of each pixel's own, ± {spread:.2g} %, as of counts over a flat field; better "
+        f"multiples of a step of each pixel's own, ± {scatter:.2g} %, as of counts over a flat field; better "
         "read the counts as they were, and the flat field by data.keys.flat"
     )
     return _with_photon_noise(q, reason, some / q, good)
@@ -208,9 +209,8 @@ def find_numbers(
 ) -> tuple[str, np.ndarray, np.ndarray]:
     """Return the domain, the indices ``(n,)`` of a sample spread over ``frames``, and it, ``(n, H, W)``."""
     fitting = max(options.fewest, options.most_bytes // (8 * math.prod(raw.patterns.shape[1:])))
-    some = min(options.frames, len(frames), fitting)
-    spread = frames[np.unique(np.linspace(0, len(frames) - 1, some).astype(int))]
-    sample = raw.patterns.read(spread).astype(np.float64)
+    some = frames[spread(len(frames), min(options.frames, len(frames), fitting))]
+    sample = raw.patterns.read(some).astype(np.float64)
     largest = float(np.max(sample, initial=0, where=np.isfinite(sample)))
     if raw.domain is None:
         raise ConfigError(
@@ -219,7 +219,7 @@ def find_numbers(
         )
     why = "data.domain" if config.domain else f"{raw.patterns.dtype}, the largest of some {largest:.6g}"
     findings.append(Finding("patterns", f"{len(frames)} of {raw.patterns.shape}, {raw.domain}", why))
-    return raw.domain, spread, sample
+    return raw.domain, some, sample
 
 
 def repeated_frames(sample: np.ndarray, inspected: np.ndarray) -> list[str]:
@@ -245,37 +245,36 @@ def find_gain(
     raw: RawScan, config: DataConfig, sample: np.ndarray, pixels: Pixels, findings: list[Finding]
 ) -> float | None:
     """Return the intensity per photon from ``sample (n, H, W)``; None: unknown, or the noise is other."""
-    if config.gain is not None:
-        findings.append(Finding("photon gain", f"{config.gain:g}", "data.gain"))
-        return config.gain
-    if raw.domain == "counts" and not pixels.noise:
-        if raw.flat is not None:
-            flat = raw.flat[pixels.good]
-            spread = f"± {100 * float(np.std(flat) / np.mean(flat)):.2g} % from pixel to pixel"
-            why = f"divided by a flat field, {spread}, they are not quite Poisson's"
-            findings.append(Finding("photon gain", "1 on average", why))
+    if raw.domain == "counts" and not pixels.noise and config.gain is None and raw.flat is None:
         return 1.0
-    gain = _stated_gain(raw, sample, pixels)
-    if gain.value is None:
-        why = f"{gain.why}; patterns are not taken as counts; set data.gain=… if they are"
-        findings.append(Finding("photon gain", "unknown", why))
-    else:
-        why = f"{gain.why}; set data.gain=… to change it"
-        findings.append(Finding("photon gain", f"{gain.value:.6g}", why))
+    gain = _gain_of(raw, config, sample, pixels)
+    value = "unknown" if gain.value is None else f"{gain.value:.6g}"
+    findings.append(Finding("photon gain", value, gain.why))
     return gain.value
 
 
-def _stated_gain(raw: RawScan, sample: np.ndarray, pixels: Pixels) -> Gain:
-    """Return the gain as the numbers of the file show it."""
+def _gain_of(raw: RawScan, config: DataConfig, sample: np.ndarray, pixels: Pixels) -> Gain:
+    """Return the gain that is specified, or that the numbers of the file show."""
+    unknown = "patterns are not taken as counts; set data.gain=… if they are"
+    if config.gain is not None:
+        return Gain(config.gain, "data.gain")
     if pixels.noise:
-        return Gain(None, f"read noise of σ ≈ {pixels.noise:.2g}, which is Gaussian and not that of photons")
+        noise = f"read noise of σ ≈ {pixels.noise:.2g}, which is Gaussian and not that of photons"
+        return Gain(None, f"{noise}; {unknown}")
+    if raw.domain == "counts" and raw.flat is not None:
+        flat = raw.flat[pixels.good]
+        scatter = f"± {100 * float(np.std(flat) / np.mean(flat)):.2g} % from pixel to pixel"
+        return Gain(1.0, f"on average: divided by a flat field, {scatter}, they are not quite Poisson's")
     if raw.dark is not None or raw.flat is not None:
-        return Gain(None, "a dark or flat field changes the intensities")
+        return Gain(None, f"a dark or flat field changes the intensities; {unknown}")
     intensity = np.square(sample) if raw.domain == "amplitude" else sample
     stored = raw.patterns.dtype if raw.patterns.dtype.kind == "f" else np.float32
     rounding = max(float(np.finfo(dtype).eps) for dtype in (stored, np.float32))
     gain = photon_gain(intensity, pixels.good, 8 * rounding)
-    unknown = gain.value is None and raw.domain == "amplitude"
-    if unknown and tell_domain(sample.dtype, [sample[:, pixels.good]]).name == "amplitude":
-        return Gain(1.0, "the squares of the amplitudes are whole numbers: counts")
-    return gain
+    if gain.value is None and raw.domain == "amplitude":
+        squares = tell_domain(sample.dtype, [sample[:, pixels.good]])
+        if squares.name == "amplitude":
+            gain = Gain(1.0, "the squares of the amplitudes are whole numbers: counts")
+    return Gain(
+        gain.value, f"{gain.why}; {unknown if gain.value is None else 'set data.gain=… to change it'}"
+    )

@@ -239,16 +239,10 @@ def _probe(
 
 def _stated(raw: RawScan, config: DataConfig) -> RawScan:
     """Return the scan with the user's values, which take precedence over those of the file."""
-    pitch = config.stated_pitch_m()
-    changes: dict[str, Any] = {
-        "domain": config.domain,
-        "unit": config.unit,
-        "zero_frequency": "centre" if config.near_field else config.stated_zero_frequency(),
-        "energy_eV": config.stated_energy_eV(),
-        "distance_m": config.stated_distance_m(),
-        "detector_pixel_m": None if pitch is None else (pitch, pitch),
-    }
-    return replace(raw, **{key: value for key, value in changes.items() if value is not None})
+    zero = "centre" if config.near_field else config.stated_zero_frequency()
+    changes: dict[str, Any] = {"domain": config.domain, "unit": config.unit, "zero_frequency": zero}
+    changes = {key: value for key, value in changes.items() if value is not None}
+    return replace(raw, **changes, **config.stated_quantities())
 
 
 def _exchanged(pair: Any, transpose: bool) -> Any:
@@ -261,7 +255,8 @@ def _pixel(
 ) -> tuple[PixelSize, str]:
     """Of the object, and why."""
     if near is not None:
-        return near.pixel, near.pixel_reason
+        own = f"the detector's {1e6 * near.pitch_m[0]:.4g} µm"
+        return near.pixel, f"near field: {own} over the magnification {near.magnification:.4g}"
     side = N * config.bin
     pixel = object_pixel(raw.energy_eV, raw.distance_m, pitch, side)
     if pixel.missing:

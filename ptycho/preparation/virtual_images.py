@@ -14,6 +14,7 @@ import numpy as np
 
 from ptycho.preparation.marks import blocks_of
 from ptycho.preparation.prepare import ScanGeometry
+from ptycho.readers.patterns import spread
 
 
 def raster_of(positions: np.ndarray) -> tuple[int, int] | None:
@@ -44,8 +45,8 @@ def virtual_images(
         return None
     axis = np.arange(scan.N) - scan.N // 2
     sums = [np.zeros(len(scan.frames)) for _ in range(4)]
-    good, some = scan.detector.good_pixels, np.linspace(0, len(scan.frames) - 1, sampled).astype(int)
-    mean = np.square(scan.patterns(np.unique(some))).mean(axis=0)
+    good = scan.detector.good_pixels
+    mean = np.square(scan.patterns(spread(len(scan.frames), sampled))).mean(axis=0)
     radius = np.sqrt(np.count_nonzero(mean > disk * np.percentile(mean, 99.5)) / np.pi)
     far = np.hypot(axis[:, None], axis)
     inside, outside = good & (far < inner * radius), good & (far > outer * radius)

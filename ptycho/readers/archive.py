@@ -46,10 +46,15 @@ class UnusableError(ArchiveError):
 
 
 class Entry(NamedTuple):
-    """Declaration of a key; None: it holds no numbers that are known without reading."""
+    """Declaration of a key; None: it holds no numbers that are known without reading.
+
+    ``columns_first``: it is an array of MATLAB, whose last axes count images; ``grows``: its first axis may.
+    """
 
     shape: tuple[int, ...] | None
     dtype: np.dtype[Any] | None
+    columns_first: bool = False
+    grows: bool = False
 
 
 class Archive(ABC):
@@ -70,7 +75,7 @@ class Archive(ABC):
 
     def __init__(self, path: str | Path, options: ReadOptions | None = None) -> None:
         self.path, self.strict = Path(path), False
-        self.stated: Mapping[str, float] = {} if options is None else options.stated
+        self.stated: Mapping[str, Any] = {} if options is None else options.stated
         self.problems: list[str] = []
         self.warnings: list[str] = []
         self.notes: list[str] = []
@@ -102,14 +107,6 @@ class Archive(ABC):
     def is_same(self, key: str, other: str) -> bool:
         """Return whether two keys are names of one array."""
         return key == other
-
-    def columns_first(self, key: str) -> bool:
-        """Return whether the array at a key is one of MATLAB's, whose last axes count images."""
-        return False
-
-    def grows(self, key: str) -> bool:
-        """Return whether the array at a key can be extended along its first axis."""
-        return False
 
     def names(self, most: int) -> list[str]:
         """Return keys of its arrays, ``most`` at most."""
@@ -231,9 +228,7 @@ def container_of(path: str | Path, key: str = "") -> tuple[str, bytes]:
         with open_file(path) as file:
             start = file.read(8)
     except FileError as error:
-        windows = "\\" in str(path) and "/" not in str(path)
-        hint = "; folders are parted by / here, not by \\" if windows else ""
-        raise ConfigError(f"{key}{path}: {error}{hint}") from error
+        raise ConfigError(f"{key}{path}: {error}") from error
     kinds = (name for name, starts in STARTS.items() if start.startswith(starts))
     kind = "HDF5" if h5py.is_hdf5(path) else next(kinds, "")
     return kind if start else "empty", start

@@ -21,7 +21,7 @@ import numpy as np
 from ptycho.config import ConfigError
 from ptycho.files.file_array import FileArray
 from ptycho.readers.archive import container_of, describe_error
-from ptycho.readers.patterns import Patterns
+from ptycho.readers.patterns import Patterns, spread
 from ptycho.readers.positions import Axis, complete, raster_positions, step_m
 from ptycho.readers.raw_scan import Frames, PatternSource, RawScan, ReadOptions
 from ptycho.readers.values import tell_domain
@@ -83,8 +83,7 @@ def read(path: Path, options: ReadOptions) -> RawScan:
         raise ConfigError(f"{path}: {reason}") from error
     raster = complete(options.raster, step, path)
     positions = raster_positions(raster, count := source.shape[0], grid, rows_first, path)
-    some = source.read(np.unique(np.linspace(0, count - 1, min(64, count)).astype(int)))
-    domain = tell_domain(np.dtype(source.dtype), [some])
+    domain = tell_domain(np.dtype(source.dtype), [source.read(spread(count, 64))])
     notes = (f"patterns: {source.shape} of {source.dtype}; {domain.why}", raster.text)
     name = path.suffix.lower().lstrip(".") or "cube"
     return RawScan(name, source, domain.name, None, positions, "m", notes=notes)

@@ -125,44 +125,32 @@ class Hdf5Archive(Archive):
 
     def entry(self, key: str) -> Entry | None:
         dataset = self.dataset(key)
-        return None if dataset is None else Entry(dataset.shape, dataset.dtype)
+        if dataset is None:
+            return None
+        with damage_named(key, "cannot be read"):
+            grows = bool(dataset.maxshape) and dataset.maxshape[0] is None
+            return Entry(dataset.shape, dataset.dtype, is_of_matlab(dataset), grows)
 
     def is_same(self, key: str, other: str) -> bool:
         return self.dataset(key) == self.dataset(other)
 
-    def columns_first(self, key: str) -> bool:
-        dataset = self.dataset(key)
-        return dataset is not None and is_of_matlab(dataset)
-
-    def grows(self, key: str) -> bool:
-        dataset = self.dataset(key)
-        return dataset is not None and bool(dataset.maxshape) and dataset.maxshape[0] is None
-
     def text(self, key: str) -> str | None:
-        path, _, attribute = key.partition("@")
         value = None
         with contextlib.suppress(ArchiveError, *DAMAGE):
-            node = self.walk(self.file, path or "/")
-            if attribute:
-                value = None if node is None else node.attrs.get(attribute)
-            elif isinstance(node, h5py.Dataset) and node.size == 1 and node.dtype.kind in "OSU":
-                check_unpacking(self, node)
-                value = node[()]
+            value = self._attribute(key) if "@" in key else self.dataset(key)
+            if isinstance(value, h5py.Dataset) and value.size == 1 and value.dtype.kind in "OSU":
+                check_unpacking(self, value)
+                value = value[()]
         value = value.ravel()[0] if isinstance(value, np.ndarray) and value.size == 1 else value
         value = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
         return value if isinstance(value, str) else None
 
     def load(self, key: str, kinds: str) -> np.ndarray | None:
-        path, _, attribute = key.partition("@")
         with damage_named(key, "cannot be read"):
-            if attribute:
-                node = self.walk(self.file, path or "/")
-                array = np.asarray(node.attrs[attribute]) if node and attribute in node.attrs else None
-            else:
-                dataset = self.dataset(path)
-                array = None if dataset is None else self._whole(dataset, path)
-        if array is None:
-            return None
+            value = self._attribute(key) if "@" in key else self.dataset(key)
+            if value is None:
+                return None
+            array = self._whole(value, key) if isinstance(value, h5py.Dataset) else np.asarray(value)
         array = _complex(array) if "c" in kinds else array
         if array.dtype.kind not in kinds:
             names, text = array.dtype.names, array.dtype.kind in "OSU"
@@ -170,6 +158,11 @@ class Hdf5Archive(Archive):
             what = "text or references" if text else compound
             raise ArchiveError(f"{key} {array.shape} is {what}; must be {name_kinds(kinds)}")
         return array.astype(array.dtype.newbyteorder("="), copy=False)
+
+    def _attribute(self, key: str) -> Any:
+        path, _, name = key.partition("@")
+        node = self.walk(self.file, path or "/")
+        return None if node is None else node.attrs.get(name)
 
     def patterns(self, *keys: str, any_order: bool = False) -> Patterns:
         source = open_patterns(self, *keys)
@@ -257,7 +250,9 @@ class Hdf5Archive(Archive):
             except FileError as error:
                 raise ArchiveError(str(error)) from error
             except DAMAGE as error:
-                raise ArchiveError(_why(real, error)) from error
+                text = describe_error(error)
+                cause = next(cause for words, cause in CAUSES.items() if re.search(words, text))
+                raise ArchiveError(f"{cause} ({text})") from error
         return self._open[real]
 
 
@@ -269,20 +264,14 @@ def _overlaps(dtype: np.dtype) -> bool:
     return any(end > start for end, start in zip(ends, starts, strict=False))
 
 
-def _why(path: Path, error: Exception) -> str:
-    """What a file that HDF5 does not open seems to be."""
-    text = describe_error(error)
-    if path.stat().st_size == 0:
-        return "it is empty"
-    if "truncated" in text:
-        return f"it is cut short; copy it again, or wait until it is written ({text})"
-    if re.search(r"\block(ed)? file|\bopen for writ|not opened it", text):
-        return f"it is open for writing; wait until that ends, or run h5clear -s on a copy ({text})"
-    if "signature" in text:
-        with path.open("rb") as file:
-            archive = file.read(2) == b"PK"
-        return "not an HDF5 file" + (": it is a ZIP archive, as NPZ files are" if archive else "")
-    return f"HDF5 cannot open it: it is damaged, or begins like an HDF5 file and is none ({text})"
+CAUSES = {  # what a file seems to be that HDF5 does not open, by words of its message
+    "truncated": "it is cut short; copy it again, or wait until it is written",
+    r"\block(ed)? file|\bopen for writ|not opened it": (
+        "it is open for writing; wait until that ends, or run h5clear -s on a copy"
+    ),
+    "signature": "not an HDF5 file",
+    "": "HDF5 cannot open it: it is damaged, or begins like an HDF5 file and is none",
+}
 
 
 def _complex(array: np.ndarray) -> np.ndarray:

@@ -18,7 +18,7 @@ import numpy as np
 from ptycho.config import ConfigError
 from ptycho.readers.archive import DAMAGE, Archive, ArchiveError, describe_error
 from ptycho.readers.hdf5_checks import check_unpacking, examine
-from ptycho.readers.patterns import Joined, Patterns, spread
+from ptycho.readers.patterns import Joined, Patterns, View, spread
 
 if TYPE_CHECKING:
     from ptycho.readers.hdf5 import Hdf5Archive
@@ -136,7 +136,7 @@ def is_of_matlab(dataset: h5py.Dataset) -> bool:
         return file.read(len(MATLAB)) == MATLAB
 
 
-class MatlabPatterns(Patterns):
+class MatlabPatterns(View):
     """Patterns ``(H, W, J)`` or ``(H, W, A, B)`` of MATLAB; or ``(J, H, W)``, which the positions tell.
 
     Args:
@@ -147,33 +147,26 @@ class MatlabPatterns(Patterns):
     columns_first = True
 
     def __init__(self, source: Hdf5Patterns, last: bool = False) -> None:
-        self._source, self._last = source, last
-        self.label, self.key, self.dtype, self.grid = source.label, source.key, source.dtype, source.grid
         first, width, height = source.shape
-        self.shape = (height, width, first) if last else (first, height, width)
+        super().__init__(source, (height, width, first) if last else (first, height, width))
+        self.grid, self._stored, self._last = source.grid, source, last
 
     @property
     def counts(self) -> tuple[int, ...]:
-        first, _, other = self._source.shape
+        first, _, other = self.source.shape
         return (first, other) if self.grid is None else (first,)
 
     def order_for(self, count: int, file: Archive) -> Patterns:
         """Return patterns along MATLAB's last axis, unless only its first is as long as the positions."""
         first, other = self.counts[0], self.counts[-1]
-        return MatlabPatterns(self._source, last=count == other != first)
+        return MatlabPatterns(self._stored, last=count == other != first)
 
     def fill(self, first: int, into: np.ndarray) -> None:
         part = slice(first, first + len(into))
         if not self._last:
-            into[:] = self._source.read(part).swapaxes(-1, -2)
+            into[:] = self.source.read(part).swapaxes(-1, -2)
             return
         try:
-            into[:] = self._source.dataset[..., part].T
+            into[:] = self._stored.dataset[..., part].T
         except DAMAGE as error:
             raise ConfigError(f"{self.label}: cannot be read ({describe_error(error)})") from error
-
-    def samples(self) -> Iterator[np.ndarray]:
-        return self._source.samples()
-
-    def close(self) -> None:
-        self._source.close()

@@ -34,16 +34,13 @@ VALUES = ("probe", "object", "good", "bad", "dark", "flat", "energy_eV", "distan
 KEYS = ("patterns", *POSITIONS, *VALUES)
 
 
-def detect(file: Archive) -> bool:
-    """Return whether patterns are at a usual place of HDF5; this format asks last: it knows no positions."""
-    return file.kind == "HDF5" and file.holds_any(*PATTERNS)
-
-
 def read(path: str | Path, options: ReadOptions) -> RawScan:
     """Read a scan from a file, or two, by the paths in ``options.keys``."""
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(open_archive(options.patterns_file or path, options))
-        table = _table(options.keys, NAMES[file.kind], largest(file) if options.raster is not None else [])
+        table = _table(
+            options.keys, NAMES.get(file.kind, "tiff"), largest(file) if options.raster is not None else []
+        )
         options.refuse_unused(path, table.name, *table.options)
         check_keys(path, options, KEYS)
         source = table.source(file)
@@ -101,11 +98,6 @@ def largest(file: Archive, most: int = 2000) -> list[str]:
 WITH_AXES = "4dstem"
 
 
-def detect_axes(file: Archive) -> bool:
-    """Return whether the largest array has axes beside it."""
-    return _find_axes(file) is not None
-
-
 def read_axes(path: str | Path, options: ReadOptions) -> RawScan:
     """Read a raster of HyperSpy or EMD; ``data.scan_step_A`` goes before the file's step."""
     options.refuse_unused(path, WITH_AXES, *(("positions_file", "unit") if options.positions_file else ()))
@@ -142,5 +134,6 @@ def _axis(file: Archive, key: str, scale: str = "") -> Axis:
     return float(size), file.text(f"{key}@units") or ""
 
 
-HDF5, NPZ = (Layout(name=name, detect=detect, read=read) for name in NAMES.values())
-AXES = Layout(name=WITH_AXES, detect=detect_axes, read=read_axes)
+HDF5 = Layout(name=NAMES["HDF5"], detect=lambda file: file.holds_any(*PATTERNS), read=read)
+NPZ = Layout(name=NAMES["NPZ"], read=read)
+AXES = Layout(name=WITH_AXES, detect=lambda file: _find_axes(file) is not None, read=read_axes)

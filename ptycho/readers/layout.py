@@ -127,7 +127,8 @@ class Layout:
             "dark": lambda: read_frame(file, file.first(*self.dark)),
             "flat": lambda: read_frame(file, file.first(*self.flat)),
         }
-        return {name: file.noted(read) for name, read in readers.items()}
+        values = {name: file.noted(read) for name, read in readers.items() if name not in file.stated}
+        return values | dict(file.stated)
 
     def _good(self, file: Archive) -> np.ndarray | None:
         mask = file.first(*self.masks)
@@ -141,8 +142,7 @@ class Layout:
     def _energy(self, file: Archive) -> float | None:
         """Return the photon energy in eV, from ``h·c/λ`` or that of electrons, if need be."""
         energy = read_number(file, ENERGY, self.energy_unit, *self.energy)
-        stated = file.stated.get("energy_eV") is not None
-        particle = file.text(self.wave) if self.wave and energy is not None and not stated else None
+        particle = file.text(self.wave) if self.wave and energy is not None else None
         if energy is not None and particle is not None and "electron" in particle.lower():
             file.notes.append(f"{self.wave} is {particle.strip()}: {energy / 1e3:g} keV is theirs")
             return photon_energy_eV(electron_wavelength_m(energy / 1e3))

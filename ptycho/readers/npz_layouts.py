@@ -27,7 +27,6 @@ From both kinds of file only the patterns of the first object are read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -36,7 +35,7 @@ import numpy as np
 from ptycho.readers.archive import Archive, ArchiveError
 from ptycho.readers.layout import Layout
 from ptycho.readers.npz import NpzArchive, NpzPatterns
-from ptycho.readers.patterns import Patterns
+from ptycho.readers.patterns import Patterns, View
 from ptycho.readers.positions import Placement, read_columns, read_rows
 from ptycho.readers.raw_scan import ReadOptions
 from ptycho.readers.values import find_domain, read_array, read_good, read_object_in_pixels, read_whole
@@ -172,26 +171,19 @@ GRID_LINES = Layout(
 )
 
 
-class Channels(Patterns):
-    """Patterns ``(G·C, N, N)`` of a member ``(G, N, N, C)``."""
+class Channels(View):
+    """Patterns ``(G·C, N, N)`` of a member ``(G, N, N, C)``, read as ``groups (G, N, N·C)``."""
 
-    def __init__(self, groups: NpzPatterns, count: int) -> None:
-        """``groups``: the member, read as ``(G, N, N·C)``; ``count``: C."""
-        self._groups, self.channels, self.label, self.key = groups, count, groups.label, groups.key
+    def __init__(self, groups: NpzPatterns, channels: int) -> None:
         G, N, _ = groups.shape
-        self.shape, self.dtype = (G * count, N, N), groups.dtype
+        super().__init__(groups, (G * channels, N, N))
+        self.channels = channels
 
     def fill(self, first: int, into: np.ndarray) -> None:
         stop, C, N = first + len(into), self.channels, self.shape[1]
-        groups = self._groups.read(slice(first // C, -(-stop // C)))
+        groups = self.source.read(slice(first // C, -(-stop // C)))
         patterns = groups.reshape(-1, N, N, C).transpose(0, 3, 1, 2).reshape(-1, N, N)
         into[:] = patterns[first % C :][: len(into)]
-
-    def samples(self) -> Iterator[np.ndarray]:
-        return self._groups.samples()
-
-    def close(self) -> None:
-        self._groups.close()
 
 
 def _channels(file: Archive) -> Patterns:

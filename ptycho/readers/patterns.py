@@ -91,21 +91,29 @@ class Joined(Patterns):
             source.close()
 
 
-class Selected(Patterns):
+class View(Patterns):
+    """Patterns of another ``source``, of some ``shape``, whose name, numbers and file they share."""
+
+    def __init__(self, source: Patterns, shape: tuple[int, int, int]) -> None:
+        self.source, self.shape, self.dtype = source, shape, source.dtype
+        self.label, self.key = source.label, source.key
+
+    def samples(self) -> Iterator[np.ndarray]:
+        return self.source.samples()
+
+    def close(self) -> None:
+        self.source.close()
+
+
+class Selected(View):
     """Some patterns of a source, ``rows (K,)``, in an order of their own."""
 
     def __init__(self, source: Patterns, rows: np.ndarray) -> None:
-        self._source, self._rows, self.label, self.key = source, rows, source.label, source.key
-        self.shape, self.dtype = (len(rows), *source.shape[1:]), source.dtype
+        super().__init__(source, (len(rows), *source.shape[1:]))
+        self._rows = rows
 
     def fill(self, first: int, into: np.ndarray) -> None:
-        into[:] = self._source.read(self._rows[first : first + len(into)])
-
-    def samples(self) -> Iterator[np.ndarray]:
-        return self._source.samples()
-
-    def close(self) -> None:
-        self._source.close()
+        into[:] = self.source.read(self._rows[first : first + len(into)])
 
 
 def spread(count: int, most: int = 4) -> np.ndarray:

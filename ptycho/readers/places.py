@@ -24,14 +24,22 @@ from ptycho.readers.patterns import Patterns, Selected
 from ptycho.readers.positions import KEYS, Placement, raster_positions, read_mapped
 from ptycho.readers.ptychodus import PP, has_positions, read_columns_of_pp, read_product
 from ptycho.readers.raw_scan import RawScan, ReadOptions, checked_frames
+from ptycho.readers.tiff import TiffArchive
 from ptycho.readers.values import read_whole
 
-ARCHIVES: dict[str, type[Archive]] = {"HDF5": Hdf5Archive, "NPZ": NpzArchive}
+ARCHIVES: dict[str, type[Archive]] = {"HDF5": Hdf5Archive, "NPZ": NpzArchive, "TIFF": TiffArchive}
+COMPRESSED = {"bzip2": "bunzip2", "gzip": "gunzip"}
 
 
 def open_archive(path: str | Path, options: ReadOptions) -> Archive:
-    """Open an HDF5 or NPZ file, or raise ConfigError."""
-    return ARCHIVES.get(container_of(path)[0], Hdf5Archive)(path, options)
+    """Open an HDF5, NPZ or TIFF file, by its content, or a folder of TIFF files; or raise ConfigError."""
+    name, start = ("TIFF", b"") if Path(path).is_dir() else container_of(path)
+    if name in ARCHIVES:
+        return ARCHIVES[name](path, options)
+    what = f"is no HDF5, NPZ or TIFF file; it begins with {start!r}"
+    if name in COMPRESSED:
+        what = f"is compressed as a whole; unpack it with {COMPRESSED[name]}"
+    raise ConfigError(f"{path}: {'is empty' if name == 'empty' else what}")
 
 
 def read_layout(layout: Layout, path: str | Path, options: ReadOptions) -> RawScan:
@@ -234,27 +242,22 @@ def paired(
     count, places = source.shape[0], len(positions)
     if count == places or file.problems:
         return source, positions
-    if choice.growing:
-        both = min(count, places)
-        return Selected(source, np.arange(both)), positions[:both]
-    used, every = checked_frames(choice, count), np.full((count, 2), np.nan)
-    if len(used) == places < count:
+    used, both = checked_frames(choice, count), min(count, places)
+    if len(used) == places < count and not choice.growing:
+        every = np.full((count, 2), np.nan)
         every[used] = positions
         file.notes.append(f"{count} patterns, {places} positions: those of the {places} that are used")
         return source, every
     first_ones = choice.frames is not None and used[-1] < places
-    if not (first_ones or choice.stride > 1):
+    if not (choice.growing or first_ones or choice.stride > 1):
         message = f"{source.label} holds {count} patterns, and there are {places} positions; exclude those "
-        message += f"that have no counterpart: data.frames={min(count, places)} takes the first ones"
+        message += f"that have no counterpart: data.frames={both} takes the first ones"
         drop = f", data.drop=[…] {count - places} patterns by their numbers" if count > places else ""
         raise ArchiveError(message + drop)
-    many, what = (
-        (places, "positions have no pattern") if places > count else (count, "patterns have no position")
-    )
-    file.warnings.append(
-        f"{abs(count - places)} of {many} {what}, and are excluded; position i is taken as that of frame i"
-    )
-    if places < count and not first_ones:
-        return Selected(source, np.arange(places)), positions
-    every[: min(count, places)] = positions[:count]
-    return source, every
+    if not choice.growing:
+        what = (
+            f"{places} positions have no pattern" if places > count else f"{count} patterns have no position"
+        )
+        excluded = "and are excluded; position i is taken as that of frame i"
+        file.warnings.append(f"{abs(count - places)} of {what}, {excluded}")
+    return Selected(source, np.arange(both)), positions[:both]

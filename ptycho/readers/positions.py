@@ -76,7 +76,7 @@ def read_columns(
     of one length. Without a ``source`` of patterns, ``(J,)`` of any J.
     """
     (row, said), (col, other) = (read_lengths(file, key, options, unit) for key in keys)
-    if options.growing and all(map(file.grows, keys)):
+    if options.growing and all(entry and entry.grows for entry in map(file.entry, keys)):
         count = min(row.size, col.size)
         row, col = row.ravel()[:count], col.ravel()[:count]
     if said != other:  # one of them has a units attribute
@@ -108,7 +108,7 @@ def read_rows(
     """
     lengths, said = read_lengths(file, key, options, unit)
     listed = np.squeeze(lengths) if lengths.ndim > 2 else lengths
-    if listed.ndim == 3 and file.columns_first(key):
+    if listed.ndim == 3 and (entry := file.entry(key)) and entry.columns_first:
         listed = listed.swapaxes(0, 1)
     if listed.ndim == 3 and listed.shape[-1] in widths:
         listed = listed.reshape(-1, listed.shape[-1])  # of a raster
@@ -201,16 +201,10 @@ def raster_positions(
     shape = raster.shape or grid
     if shape is None:
         raise ConfigError(f"{path}: {count} patterns in a list; set data.scan_shape=[rows,columns]")
-    if raster.shape and grid and min(grid) > 1 and raster.shape != grid:
-        raise ConfigError(
-            f"data.scan_shape={list(raster.shape)}: the first axes of the patterns in {path} are "
-            f"{list(grid)}; remove it"
-        )
-    if math.prod(shape) != count:
-        raise ConfigError(
-            f"data.scan_shape={list(shape)}: is a raster of {math.prod(shape)} positions, and {path} holds "
-            f"{count} patterns"
-        )
+    if math.prod(shape) != count or (grid and min(grid) > 1 and shape != grid):
+        axes = f" with axes {list(grid)}" if grid else ""
+        holds = f"is a raster of {math.prod(shape)} positions, and {path} holds {count} patterns{axes}"
+        raise ConfigError(f"data.scan_shape={list(shape)}: {holds}; correct or remove it")
     rows, columns = np.mgrid[: shape[0], : shape[1]]
     if raster.path == "snake":
         columns[1::2] = columns[1::2, ::-1]

@@ -77,12 +77,11 @@ def read_table(
 
 
 def _content(path: Path, most: int = 2**28) -> bytes:
-    kind, _ = container_of(path, "data.positions_file=")
+    container_of(path, "data.positions_file=")  # or why it cannot be read
     with path.open("rb") as file:
         content = file.read(most + 1)
     fault = "is empty" if not content.strip() else ""
     fault = f"is larger than {most} bytes; is it a table?" if len(content) > most else fault
-    fault = "is no table (CSV, TXT, NPY) but an archive of arrays" if kind in ("HDF5", "NPZ") else fault
     if fault:
         raise ConfigError(f"data.positions_file={path}: {fault}")
     return content

@@ -161,16 +161,12 @@ def complete_pair(path: Path, options: ReadOptions) -> ReadOptions:
     """Name the other file of a pair, if nothing else is named and it is beside the first."""
     if options.positions_file or options.patterns_file:
         return options
-    if beside := _beside(path, "_dp", "_para"):
-        return replace(options, positions_file=str(beside))
-    beside = _beside(path, "_para", "_dp")
-    return replace(options, patterns_file=str(beside)) if beside else options
-
-
-def _beside(path: Path, ending: str, other: str) -> Path | None:
-    """``<name><other>.hdf5`` beside ``<name><ending>.hdf5``, if it is there."""
-    candidate = path.with_name(path.stem.removesuffix(ending) + other + path.suffix)
-    return candidate if path.stem.endswith(ending) and candidate.is_file() else None
+    for ending, other, key in (("_dp", "_para", "positions_file"), ("_para", "_dp", "patterns_file")):
+        beside = path.with_name(path.stem.removesuffix(ending) + other + path.suffix)
+        if path.stem.endswith(ending) and beside.is_file():
+            changes: dict[str, Any] = {key: str(beside)}
+            return replace(options, **changes)
+    return options
 
 
 def read_columns_of_pp(file: Archive, options: ReadOptions, source: Patterns) -> Placement:

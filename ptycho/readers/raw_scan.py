@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -174,7 +174,7 @@ class ReadOptions:
     stride: int = 1
     frames: int | None = None
     raster: Raster | None = None
-    stated: Mapping[str, float] = field(default_factory=dict)
+    stated: Mapping[str, Any] = field(default_factory=dict)
     growing: bool = False
 
     def refuse_unused(self, path: str | Path, name: str, *used: str) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -26,10 +27,10 @@ from ptycho.readers import (
     ptychodus,
     tiff,
 )
-from ptycho.readers.archive import Archive, container_of, describe_error
+from ptycho.readers.archive import Archive, describe_error
 from ptycho.readers.layout import Layout
 from ptycho.readers.patterns import Joined
-from ptycho.readers.places import ARCHIVES, read_layout
+from ptycho.readers.places import open_archive, read_layout
 from ptycho.readers.raw_scan import Raster, RawScan, ReadOptions
 
 CONTAINERS: dict[str, tuple[Layout, ...]] = {  # of a container, the most specific first
@@ -52,10 +53,9 @@ CONTAINERS: dict[str, tuple[Layout, ...]] = {  # of a container, the most specif
         npz_layouts.TIKE,
         keymap.NPZ,
     ),
-    "TIFF": (replace(tiff.LAYOUT, read=tiff.read),),
+    "TIFF": (tiff.LAYOUT,),
 }
 FORMATS = {layout.name for known in CONTAINERS.values() for layout in known}
-COMPRESSED = {"bzip2": "bunzip2", "gzip": "gunzip"}
 MAP = "data.keys.patterns=… data.keys.positions=… data.unit=um, or for a raster data.scan_step_A=…"
 
 
@@ -70,18 +70,17 @@ def open_scan(path: str | Path, options: ReadOptions | None = None) -> RawScan:
         return _read_by_own_code(path, options)
     if options.format is None and cube.reader_of(path) is not None:
         return cube.read(path, options)
-    kind = _choose_archive(path)
-    layout = _choose_format(path, kind, options)
+    with open_archive(path, options) as file:
+        layout = _choose_format(file, options)
+        alone = bool(layout.pair) and not file.holds_any(*layout.pair)
+        held = file.listed() if alone else ""
     if layout is ptychodus.FOLDSLICE:
         options = ptychodus.complete_pair(path, options)
-    if layout.pair:
-        with kind(path, options) as file:
-            alone, held = not file.holds_any(*layout.pair), file.listed()
-        if alone and not options.patterns_file:
-            raise ConfigError(f"{path}: has no patterns; add data.patterns_file=; it has {held}")
-        if alone:
-            beside = replace(options, format=None, patterns_file=None, positions_file=str(path))
-            return replace(open_scan(str(options.patterns_file), beside), format=layout.name)
+    if alone and not options.patterns_file:
+        raise ConfigError(f"{path}: has no patterns; add data.patterns_file=; it has {held}")
+    if alone:
+        beside = replace(options, format=None, patterns_file=None, positions_file=str(path))
+        return replace(open_scan(str(options.patterns_file), beside), format=layout.name)
     return layout.read(path, options) if layout.read else read_layout(layout, path, options)
 
 
@@ -125,55 +124,32 @@ def open_raw(config: DataConfig) -> RawScan:
     return open_scan(config.path, options)
 
 
-def _choose_archive(path: Path) -> type[Archive]:
-    if path.is_dir():
-        try:
-            held = tiff.tiff_files(path)
-        except OSError as error:
-            raise ConfigError(f"{path}: cannot be read ({describe_error(error)})") from error
-        if not held:
-            raise ConfigError(f"{path}: is a folder without TIFF files (.tif, .tiff); name a file")
-        return tiff.TiffArchive
-    name, start = container_of(path)
-    if name in (archives := ARCHIVES | {"TIFF": tiff.TiffArchive}):
-        return archives[name]
-    what = f"is no HDF5, NPZ or TIFF file; it begins with {start!r}"
-    if name in COMPRESSED:
-        what = f"is compressed as a whole; unpack it with {COMPRESSED[name]}"
-    raise ConfigError(f"{path}: {'is empty' if name == 'empty' else what}")
-
-
-def _choose_format(path: Path, kind: type[Archive], options: ReadOptions) -> Layout:
-    known = {layout.name: layout for layout in CONTAINERS[kind.kind]}
-    if options.format is not None and options.format not in FORMATS:
-        words = ", ".join(sorted(FORMATS))
-        raise ConfigError(
-            f"data.format={options.format}: must be one of {words}, or your own reader, my_module:read"
-        )
+def _choose_format(file: Archive, options: ReadOptions) -> Layout:
+    known = {layout.name: layout for layout in CONTAINERS[file.kind]}
     if options.format is not None and options.format not in known:
+        words = ", ".join(known if options.format in FORMATS else sorted(FORMATS))
         raise ConfigError(
-            f"{path}: data.format={options.format}: it is {kind.kind}; must be one of {', '.join(known)}"
+            f"{file.path}: data.format={options.format}: must be one of {words}, or your own reader, "
+            f"my_module:read; the file is {file.kind}"
         )
-    by_keys = known.get(keymap.NAMES.get(kind.kind, ""))
+    by_keys = known.get(keymap.NAMES.get(file.kind, ""))
     if options.format is not None:
         return known[options.format]
-    if by_keys and options.keys and (kind.kind == "NPZ" or "patterns" in options.keys):
+    if by_keys and options.keys and (file.kind == "NPZ" or "patterns" in options.keys):
         return by_keys
-    with kind(path, options) as file:
-        layout = next((one for one in known.values() if one.detect(file)), None)
-        held = "" if layout else file.listed(declared=True)
+    layout = next((one for one in known.values() if one.detect(file)), None)
     if layout is None and (options.raster is not None or options.keys):
         layout = by_keys
     if layout is None:
-        raise ConfigError(
-            f"{path}: has none of the layouts {', '.join(known)}; it holds {held}; name its arrays: {MAP}"
-        )
+        held = file.listed(declared=True)
+        holds = f"has none of the layouts {', '.join(known)}; it holds {held}"
+        raise ConfigError(f"{file.path}: {holds}; name its arrays: {MAP}")
     return layout
 
 
 EQUAL = ("format", "domain", "zero_frequency", "unit", "dark", "flat")
 LENGTHS = ("energy_eV", "distance_m", "detector_pixel_m")
-KEYS = {"unit": "data.unit", "domain": "data.domain", "zero_frequency": "data.zero_frequency"}
+STATED = ("unit", "domain", "zero_frequency")
 
 
 def join_scans(scans: Sequence[RawScan], names: Sequence[str]) -> RawScan:
@@ -185,9 +161,11 @@ def join_scans(scans: Sequence[RawScan], names: Sequence[str]) -> RawScan:
     """
     first, counts = scans[0], [scan.patterns.shape[0] for scan in scans]
     for scan, name in zip(scans[1:], names[1:], strict=True):
-        for what, value, other in _differences(first, scan):
-            key = KEYS.get(what, f"data.{what}")
-            remedy = f"set {key}" if what in (*KEYS, *LENGTHS) else "reconstruct them one by one"
+        frames = {"the size of a frame": (first.patterns.shape[1:], scan.patterns.shape[1:])}
+        pairs = frames | {what: (getattr(first, what), getattr(scan, what)) for what in (*EQUAL, *LENGTHS)}
+        for what in (what for what, pair in pairs.items() if _differ(*pair)):
+            value, other = map(_shown, pairs[what])
+            remedy = f"set data.{what}" if what in (*STATED, *LENGTHS) else "reconstruct them one by one"
             raise ConfigError(f"data.file: {what} is {value} in {names[0]} and {other} in {name}; {remedy}")
     good = [scan.good for scan in scans if scan.good is not None]
     probes = [scan for scan in scans if scan.probe is not None] or [first]
@@ -210,20 +188,11 @@ def join_scans(scans: Sequence[RawScan], names: Sequence[str]) -> RawScan:
     )
 
 
-def _differences(first: RawScan, second: RawScan, same: float = 1e-4) -> list[tuple[str, object, object]]:
-    """Return what must be equal and is not: its name, and both values; lengths to a relative ``same``."""
-    differences = (
-        []
-        if first.patterns.shape[1:] == second.patterns.shape[1:]
-        else [("the size of a frame", first.patterns.shape[1:], second.patterns.shape[1:])]
-    )
-    pairs = [(name, getattr(first, name), getattr(second, name)) for name in EQUAL]
-    differences += [pair for pair in pairs if not np.array_equal(np.asarray(pair[1]), np.asarray(pair[2]))]
-    for name in LENGTHS:
-        lengths = getattr(first, name), getattr(second, name)
-        if None in lengths or not np.allclose(*lengths, rtol=same, atol=0):
-            differences += [(name, *lengths)] if lengths != (None, None) else []
-    return [(name, _shown(value), _shown(other)) for name, value, other in differences]
+def _differ(first: Any, second: Any, same: float = 1e-4) -> bool:
+    """Return whether two values, of which either may be unknown, differ: numbers by more than ``same``."""
+    if isinstance(first, str | None) or isinstance(second, str | None):
+        return type(first) is not type(second) or bool(first != second)
+    return np.shape(first) != np.shape(second) or not np.allclose(first, second, rtol=same, atol=0)
 
 
 def _shown(value: object) -> object:

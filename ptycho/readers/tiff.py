@@ -22,11 +22,9 @@ from ptycho.files.npz import expands_too_much
 from ptycho.readers.archive import Archive, describe_error
 from ptycho.readers.layout import Layout
 from ptycho.readers.patterns import Joined, Patterns
-from ptycho.readers.places import place_scan
-from ptycho.readers.raw_scan import RawScan, ReadOptions
 
 SUFFIXES = (".tif", ".tiff")
-LAYOUT = Layout(name="tiff", detect=lambda file: True)
+LAYOUT = Layout(name="tiff", detect=lambda file: True, patterns=lambda file: file.patterns())
 
 
 class TiffArchive(Archive):
@@ -39,21 +37,18 @@ class TiffArchive(Archive):
 
 
 def tiff_files(folder: Path) -> list[Path]:
-    """Return the TIFF files of a folder, in the order of the numbers in their names."""
-    paths = {path.name: path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES}
-    return [paths[name] for name in tifffile.natural_sorted(paths) if not name.startswith(".")]
+    """Return the TIFF files of a folder, in the order of the numbers in their names.
 
-
-def read(path: str | Path, options: ReadOptions) -> RawScan:
-    """Read a scan from a folder of TIFFs or a stack, and a table, or another file with positions."""
-    options.refuse_unused(path, LAYOUT.name, *LAYOUT.options)
-    if options.positions_file is None:
-        raise ConfigError(
-            f"{path}: TIFF files have no positions; add data.positions_file=, a table (CSV, TXT, NPY)"
-        )
-    with TiffArchive(path, options) as file:
-        source = file.patterns()
-        return place_scan(file, LAYOUT, options, source, LAYOUT.values(file, source))
+    ConfigError: there are none, or it cannot be read.
+    """
+    try:
+        paths = {path.name: path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES}
+    except OSError as error:
+        raise ConfigError(f"{folder}: cannot be read ({describe_error(error)})") from error
+    files = [paths[name] for name in tifffile.natural_sorted(paths) if not name.startswith(".")]
+    if not files:
+        raise ConfigError(f"{folder}: is a folder without TIFF files (.tif, .tiff); name a file")
+    return files
 
 
 def read_image(path: Path) -> np.ndarray:
@@ -101,7 +96,13 @@ class TiffPatterns(Patterns):
 
 def open_tiff(paths: list[Path]) -> Patterns:
     """Return the patterns in TIFF files, of one shape and dtype."""
-    series = [part for path in paths for part in _all_series(path)]
+    series: list[TiffPatterns] = []
+    for path in paths:
+        with _damage_named(path), tifffile.TiffFile(path) as tiff:
+            size, count = path.stat().st_size, len(tiff.series)
+            series += [_series(path, k, tiff.series[k], tiff.byteorder, size) for k in range(count)]
+            if not count:
+                raise ConfigError(f"{path}: holds no image; it is cut short or damaged, copy it anew")
     first = series[0]
     for part in series:
         if (part.shape[1:], part.dtype) != (first.shape[1:], first.dtype):
@@ -128,15 +129,6 @@ def _damage_named(path: Path) -> Iterator[None]:
         raise ConfigError(f"{path}: cannot be read ({text}); {remedy}") from error
     finally:
         logger.setLevel(level)
-
-
-def _all_series(path: Path) -> list[TiffPatterns]:
-    with _damage_named(path), tifffile.TiffFile(path) as tiff:
-        size = path.stat().st_size
-        all_series = [_series(path, k, series, tiff.byteorder, size) for k, series in enumerate(tiff.series)]
-    if not all_series:
-        raise ConfigError(f"{path}: holds no image; it is cut short or damaged, copy it anew")
-    return all_series
 
 
 def _series(path: Path, number: int, series: Any, order: Any, size: int) -> TiffPatterns:

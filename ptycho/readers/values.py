@@ -7,7 +7,7 @@ or amplitudes follows from the numbers (:func:`tell_domain`).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -16,7 +16,6 @@ import h5py
 import numpy as np
 
 from ptycho.config.data import RANGES
-from ptycho.config.waves import wavelength_m
 from ptycho.readers.archive import Archive, ArchiveError, UnusableError
 from ptycho.readers.patterns import Patterns
 
@@ -53,13 +52,10 @@ def read_unit(file: Archive, key: str, units: dict[str, float], remedy: str = ""
 
 
 def read_number(file: Archive, quantity: Quantity, unit: str, *keys: str) -> float | None:
-    """Read the first of some ``keys`` that is there, in the quantity's base; what the user states wins.
+    """Read the first of some ``keys`` that is there, in the quantity's base.
 
     ``unit``: of a number without a ``units`` attribute.
     """
-    stated = file.stated.get(quantity.option or "")
-    if stated is not None:
-        return quantity.from_option(stated)
     for key in keys:
         numbers = file.noted(partial(file.read, key))
         if numbers is not None and numbers.size:
@@ -78,8 +74,6 @@ def read_plain(file: Archive, *keys: str) -> float | None:
 
 def read_pair(file: Archive, quantity: Quantity, *keys: str) -> Pair | None:
     """Read (row, col) in metres, at two keys, of which one stands for both; or at one with one or two."""
-    if (stated := file.stated.get(quantity.option or "")) is not None:
-        return stated, stated
     if len(keys) == 2:
         pair = [read_number(file, quantity, "m", key) for key in keys]
         if (pair[0] is None) != (pair[1] is None):
@@ -167,7 +161,8 @@ def images_first(array: np.ndarray) -> np.ndarray:
 
 def _stack(file: Archive, key: str, images: np.ndarray) -> np.ndarray:
     """One image of a detector, or several, ``(n, H, W)``; of fewer axes than two, ``(1, …)``."""
-    images = images_first(images) if file.columns_first(key) else images
+    entry = file.entry(key)
+    images = images_first(images) if entry and entry.columns_first else images
     return images.reshape(-1, *images.shape[-2:]) if images.ndim > 1 else images[None]
 
 
@@ -236,7 +231,7 @@ def _read_images(file: Archive, key: str | None) -> np.ndarray | None:
         file.notes.append(f"{key} is text, and ignored")
         return None
     images = read_array(file, key, "cfiu")
-    if images is not None and images.ndim > 2 and file.columns_first(key):
+    if images is not None and images.ndim > 2 and entry.columns_first:
         images = images_first(images)
     if images is not None and images.ndim == 3 and images.shape[2] == 1 != images.shape[1]:
         images = images[..., 0]
@@ -256,8 +251,8 @@ def _in_base(file: Archive, quantity: Quantity, unit: str, key: str, numbers: np
         return None
     if np.ptp(numbers) > 1e-3 * value:
         file.warnings.append(f"{key} varies from {numbers.min():g} to {numbers.max():g}: {value:g} is taken")
-    if problem := quantity.problem(key, value, unit_of_file, "correct it or its units attribute"):
-        raise ArchiveError(problem)
+    if not quantity.low <= value * size <= quantity.high:
+        raise ArchiveError(f"{key}={value:g} {unit_of_file}: {quantity.remedy(value)}")
     return value * size
 
 
@@ -278,8 +273,7 @@ ENERGIES = {"ev": 1.0, "kev": 1e3, "j": 1 / ELECTRON, "joule": 1 / ELECTRON, "jo
 class Quantity:
     """Range of a number: from ``low`` to ``high`` in the unit ``base``, in which ``units`` are sizes.
 
-    ``option``: key of the section ``data`` that goes before the file; ``from_option``: its value as this
-    quantity.
+    ``option``: key of the section ``data`` that goes before the file.
     """
 
     name: str
@@ -288,20 +282,14 @@ class Quantity:
     high: float
     units: dict[str, float]
     option: str | None = None
-    from_option: Callable[[float], float] = float
 
-    def problem(self, key: str, value: float, unit: str, remedy: str = "correct it") -> str | None:
-        """Return what is wrong with a number at ``key``, in one of ``units``, and a ``remedy``; None:
-        nothing.
-        """
-        if self.low <= value * self.units[unit.lower()] <= self.high:
-            return None
-        if self.option is not None:
-            remedy += f", or set data.{self.option}="
+    def remedy(self, value: float) -> str:
+        """Return what is allowed, and what to do about a number that is not, with the units it may have."""
         units = {name: size for name, size in self.units.items() if self.low <= value * size <= self.high}
         likely = f"is it in {' or '.join(first_names(units))}? " if units else ""
+        option = "" if self.option is None else f", or set data.{self.option}="
         limits = f"must be from {self.low:g} to {self.high:g} {self.base}"
-        return f"{key}={value:g} {unit}: a {self.name} {limits}; {likely}{remedy}"
+        return f"a {self.name} {limits}; {likely}correct it or its units attribute{option}"
 
 
 def first_names(units: dict[str, float]) -> list[str]:
@@ -313,7 +301,7 @@ def first_names(units: dict[str, float]) -> list[str]:
 
 
 ENERGY = Quantity("photon energy", "eV", *RANGES["energy_eV"], ENERGIES, "energy_eV")
-WAVELENGTH = Quantity("wavelength", "m", *RANGES["wavelength_m"], LENGTHS, "energy_eV", wavelength_m)
+WAVELENGTH = Quantity("wavelength", "m", *RANGES["wavelength_m"], LENGTHS, "energy_eV")
 DISTANCE = Quantity("distance", "m", *RANGES["distance_m"], LENGTHS, "distance_m")
 PIXEL = Quantity("pixel size", "m", *RANGES["detector_pixel_m"], LENGTHS, "detector_pixel_m")
 OBJECT_PIXEL = Quantity("pixel size", "m", 1e-13, 1e-3, LENGTHS)

@@ -67,7 +67,7 @@ def test_the_window_is_the_detector_and_a_margin():
 def test_what_is_missing_or_made_for_far_fields_is_named():
     with pytest.raises(ConfigError, match=r"data\.distance_m=, data\.detector_pixel_m="):
         interpret(raw(distance_m=None, detector_pixel_m=None), config())
-    for probe, models, message in ((OwnProbe(), ("lsqml",), "LSQ-ML"), (ZonePlateProbe(), (), "zone_plate")):
+    for probe, models, message in ((OwnProbe(), ("lsqml",), "lsqml"), (ZonePlateProbe(), (), "zone_plate")):
         with pytest.raises(ConfigError, match=f"data.physics=near_field.*{message}"):
             ScanRunConfig(data=config(), probe=probe, models=models)
     with pytest.raises(ConfigError, match=r"data\.physics=near_field"):

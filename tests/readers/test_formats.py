@@ -62,7 +62,7 @@ def save(kind, path, arrays):
 def test_an_archive_declares_without_reading(tmp_path, made, kind):
     path = save(kind, tmp_path / "a", {"a/d": made.counts, "a/d@pitch": 5e-5, "t": "a word"})
     with KINDS[kind](path) as file:
-        assert file.kind == kind and file.entry("a/d") == ((J, H, W), np.uint16)
+        assert file.kind == kind and file.entry("a/d")[:2] == ((J, H, W), np.uint16)
         assert file.holds("a/d@pitch", "a/d") and not file.holds("a/e", "a/d") and file.entry("a/e") is None
         assert file.read("a/d@pitch") == 5e-5 and file.text("t") == "a word" and file.text("a/d") is None
         assert file.read("a/e") is None and not file.problems

@@ -103,7 +103,7 @@ def test_tiff_errors(small, tmp_path, table, spoil, match, caplog):
 
 def test_tiff_needs_positions(small, tmp_path):
     tifffile.imwrite(tmp_path / "a.tif", small.counts)
-    with pytest.raises(ConfigError, match=r"a\.tif: TIFF files have no positions; add data\.positions_file="):
+    with pytest.raises(ConfigError, match=r"a\.tif: has no positions; add data\.positions_file="):
         open_scan(tmp_path / "a.tif")
 
 
@@ -203,7 +203,7 @@ def test_chosen_columns(tmp_path, content, chosen, axes, wanted):
         (b"1 2 3\n", r"has 3 columns and no header.*data\.position_columns=\[1,2\]"),
         (b"#L samx  samy  eiger\n1 2 3\n", r"choose two of samx, samy, eiger: .*columns=\[samx,samy\]"),
         (b"#S 1 mesh\n#L x  y\n1 2\n#S 2 mesh\n#L x  y\n1 2\n", r"holds 2 scans of SPEC \(1, 2"),
-        (b"PK\3\4", "is no table"),
+        (b"PK\3\4", "holds no line of numbers"),
         (b"x_set,y_set,x_rb,y_rb\n1,2,3,4\n", r"line 1 is .*choose two: data\.position_columns=\[x_set,"),
         (b"x [A], y [A]\n1,2\n", r"its unit A is none that is known; add data\.unit= .*angstrom"),
         (b"x,y\n1,2\n", "does not say the unit of its positions; add data.unit="),

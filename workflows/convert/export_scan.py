@@ -23,7 +23,7 @@ from ptycho.config import (
 )
 from ptycho.config.own_code import allow
 from ptycho.config.schema import Flag, Integer, Number, Text, Texts, key, settings
-from ptycho.config.waves import wavelength_m
+from ptycho.config.waves import conjugate_pitch_m, wavelength_m
 from ptycho.exports import tiff
 from ptycho.exports.exported_scan import ExportedScan, from_dataset, from_measured
 from ptycho.exports.table import FORMATS, SUFFIXES, format_of
@@ -192,13 +192,11 @@ def with_units(scan: ExportedScan, config: ExportConfig) -> ExportedScan:
     for name in ("pixel_m", "energy_eV", "detector_pixel_m"):
         given, known = getattr(config, name), getattr(scan, name)
         check(given is None or known is None, name, given, f"null: the run knows it, {known}")
-    pixel = scan.pixel_m or _square(config.pixel_m)
-    pitch = scan.detector_pixel_m or _square(config.detector_pixel_m)
     energy, distance = scan.energy_eV or config.energy_eV, scan.distance_m
-    if energy and distance and pitch and not pixel:
-        length = wavelength_m(energy) * distance / scan.N
-        pixel = length / pitch[0], length / pitch[1]
-    elif energy and pixel and not distance:
+    pitch = scan.detector_pixel_m or _square(config.detector_pixel_m)
+    derived = conjugate_pitch_m(energy, distance, pitch, scan.shape[1:])
+    pixel = scan.pixel_m or _square(config.pixel_m) or derived
+    if energy and pixel and not distance:
         pitch = pitch or (DETECTOR_PIXEL_M, DETECTOR_PIXEL_M)
         distance = distance_m(pixel[0], energy, pitch[0], scan.N)
     return replace(scan, pixel_m=pixel, energy_eV=energy, distance_m=distance, detector_pixel_m=pitch)

@@ -139,8 +139,7 @@ class Store:
             raise ConfigError("the source does not say the unit of the positions; set data.unit=")
         positions = table.frames["position"].copy()
         positions[table.rows] += moves
-        pitch = {name: 2 * (value,) for name, value in stated.items() if name == "detector_pixel_m"}
-        values = vars(said) | stated | pitch | {"positions": positions}
+        values = vars(said) | stated | {"positions": positions}
         values |= {} if probe is None else {"probe": probe}
         known = {name: np.atleast_1d(values[name]) for name in scan_file.LATER if values[name] is not None}
         self._reserve(sum(value.nbytes for value in known.values()))
