@@ -55,7 +55,7 @@ def group_entries(entries: Sequence[Entry]) -> list[Group]:
     """Group the entries of one scan; of scans that only one run has there is no group."""
     groups: dict[tuple[str, ...], list[Entry]] = {}
     for entry in entries:
-        if entry.scan.product:
+        if entry.record.product:
             groups.setdefault(entry.same_scan, []).append(entry)
     return [_group(same) for same in groups.values() if len(same) > 1]
 
@@ -63,7 +63,7 @@ def group_entries(entries: Sequence[Entry]) -> list[Group]:
 def score_of(entry: Entry) -> tuple[float, str]:
     """Return what entries of a scan are ordered by, the smallest first, and what it is called."""
     if entry.record.kind == GRID_LINES:
-        ssim = entry.row.get("ssim")
+        ssim = entry.record.row.get("ssim")
         values = map(number, ssim if isinstance(ssim, list) else [])
         known = [value for value in values if value is not None]
         return (-float(np.mean(known)) if known else np.inf), "mean SSIM with the truth"
@@ -72,7 +72,7 @@ def score_of(entry: Entry) -> tuple[float, str]:
         ("r_free", "R-factor of the held-out patterns"),
         ("r_factor", "R-factor"),
     ):
-        if (value := number(entry.row.get(name))) is not None:
+        if (value := number(entry.record.row.get(name))) is not None:
             return value, text
     return np.inf, "nothing that was stored"
 
@@ -84,8 +84,8 @@ def _group(entries: list[Entry]) -> Group:
         ordered = sorted(entries, key=lambda entry: (score_of(entry)[0], held_out_of(entry) is None))
     else:
         ordered = entries
-    best, product = ordered[0], ordered[0].scan.read(ordered[0].scan.product)
-    title = best.scan.name if best.record.kind != GRID_LINES else "test images of one truth"
+    best, product = ordered[0], ordered[0].record.read(ordered[0].record.product)
+    title = best.record.scan if best.record.kind != GRID_LINES else "test images of one truth"
     if product is None:
         rows = [Seen(entry, verdict(entry, best), "not readable") for entry in ordered]
         return Group(title, common, tuple(rows), None)
@@ -215,7 +215,7 @@ def align_to(frame: Frame, entry: Entry, best: Entry, same_pixel: float = 0.01, 
 
     Not if their pixels differ by more than ``same_pixel`` of them, or it shows less than ``overlap`` of it.
     """
-    product, seen = entry.scan.read(entry.scan.product), Seen(entry, verdict(entry, best))
+    product, seen = entry.record.read(entry.record.product), Seen(entry, verdict(entry, best))
     if product is None:
         return replace(seen, note="its object cannot be read")
     image, mask = level_part(product)
