@@ -3,5 +3,5 @@
 ``sources`` deliver frames and positions; ``store`` joins them and keeps them in one file (``scan_file``), in
 a thread of its own (``collecting``). ``state`` interprets the first patterns and grows with the scan,
 ``update`` fits new ones, and ``final_fit`` fits all of them in the end. ``page`` shows the object, ``run`` is
-the loop. ``replay`` replays a scan as a beamline would. Modules ``…_command`` are the commands.
+the loop. Modules ``…_command`` are the commands; that of ``replay`` plays a scan as a beamline would.
 """
