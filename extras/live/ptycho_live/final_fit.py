@@ -8,7 +8,7 @@ where the held-out patterns are explained better. A scan that is too large to be
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ from ptycho.config.memory import block_patterns
 from ptycho.reconstruction.estimate import Estimate, Refine
 from ptycho.reconstruction.holdout import HoldOut
 from ptycho.reconstruction.learned import Learned, StoredNetwork
-from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, Watch, fit, fit_learned, normalise
+from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit, fit_learned, normalise
 from ptycho_live.state import LiveOptions, LiveState
 from ptycho_live.update import held_out, improve, put_back, score, subproblem
 
@@ -30,38 +30,68 @@ class Over(Exception):
 class Stage(NamedTuple):
     """A fit of all patterns."""
 
-    share: float  # of the time; those of all stages add up to one
+    share: float  # of the time
     refined: Refine
-    fit: Callable[[Objective, Estimate, Watch], Estimate]
+    near_network: bool = False  # the object near what a network takes it for
 
 
-def finish(
-    state: LiveState, seconds: float, speed: float, stages: Sequence[Stage] = ()
-) -> Iterator[LiveState]:
+def finish(state: LiveState, seconds: float, speed: float) -> Iterator[LiveState]:
     """Yield what all patterns lead to, after every stage, in about so many seconds.
 
-    Args:
-        speed: pattern-steps per second, of a scan that goes on in parts.
-        stages: in place of the usual ones.
+    ``speed``: pattern-steps per second, of a scan that goes on in parts.
     """
-    fitted, refined = np.flatnonzero(~state.patterns["held_out"]), state.refined
+    options, until = state.options, time.monotonic() + seconds
+    fitted = np.flatnonzero(~state.patterns["held_out"])
     large = len(fitted) > block_patterns(state.N)
-    whole = None if large else subproblem(state, fitted, state.options.final_regulariser)
+    whole = None if large else subproblem(state, fitted, options.final_regulariser)
     if whole is None:
-        yield from _in_parts(state, seconds, speed)
+        while time.monotonic() < until:
+            picture = min(until, time.monotonic() + options.part_s)
+            while time.monotonic() < picture:
+                state = improve(state, options.part_cycle_s * speed)
+            yield state
         return
     block, objective, reached = whole
-    refined = replace(refined, positions=refined.positions and not is_still(state))
-    until, left, best = time.monotonic() + seconds, 1.0, np.inf  # the first stage is kept in any case
-    for stage in stages or stages_of(refined, state.options):
+    stages, best = stages_of(state), np.inf  # the first stage is kept in any case
+    for k, stage in enumerate(stages):
+        left = sum(other.share for other in stages[k:])
         limit = time.monotonic() + (until - time.monotonic()) * stage.share / left
-        left -= stage.share
-        estimate = within(limit, stage, objective, reached)
+        estimate = fit_until(limit, stage, objective, reached, options)
         candidate = put_back(state, block, estimate)
         deviance = score(candidate, stage.refined) or 0.0
         if deviance <= best:
             state, reached, best = candidate, estimate, deviance
             yield state
+
+
+def stages_of(state: LiveState) -> list[Stage]:
+    """Return the stages, without those whose parameters are not refined."""
+    refined = state.refined
+    stages = [Stage(0.4, OBJECT_ALONE)]
+    stages += [Stage(0.2, Refine(True))] if refined.probe else []
+    stages += [Stage(0.1, Refine(refined.probe, True))] if refined.positions and not is_still(state) else []
+    return [*stages, Stage(0.3, OBJECT_ALONE, near_network=True)]
+
+
+def fit_until(
+    limit: float, stage: Stage, objective: Objective, start: Estimate, options: LiveOptions
+) -> Estimate:
+    """Return where a stage is at the moment ``limit``, or at its end if that comes before."""
+    reached = start
+
+    def watch(estimate: Estimate, value: float) -> None:
+        nonlocal reached
+        reached = estimate
+        if time.monotonic() > limit:
+            raise Over
+
+    try:
+        if stage.near_network:
+            near = replace(objective, learned=Learned(StoredNetwork(), options.denoiser_weight))
+            return fit_learned(near, start, 1, watch, options.most_steps).estimate
+        return fit(objective, start, stage.refined, options.most_steps, watch=watch).estimate
+    except Over:
+        return normalise(reached, float(np.sum(np.abs(start.modes) ** 2, dtype=float)), stage.refined)
 
 
 def final_positions(state: LiveState) -> np.ndarray:
@@ -84,49 +114,3 @@ def is_still(state: LiveState) -> bool:
     moves = np.linalg.norm(state.moves, axis=1)
     moved = moves[moves > 0]
     return len(moved) > len(moves) / 2 and float(np.median(moved)) < state.options.still_px
-
-
-def within(limit: float, stage: Stage, objective: Objective, start: Estimate) -> Estimate:
-    """Return where a stage is at a moment, or at its end if that comes before."""
-    reached = start
-
-    def watch(estimate: Estimate, value: float) -> None:
-        nonlocal reached
-        reached = estimate
-        if time.monotonic() > limit:
-            raise Over
-
-    try:
-        return stage.fit(objective, start, watch)
-    except Over:
-        return normalise(reached, float(np.sum(np.abs(start.modes) ** 2, dtype=float)), stage.refined)
-
-
-def stages_of(refined: Refine, options: LiveOptions) -> list[Stage]:
-    """Return the usual stages, of which some are left out where their parameters are not refined."""
-
-    def plain(share: float, wanted: Refine) -> Stage:
-        def run(objective: Objective, start: Estimate, watch: Watch) -> Estimate:
-            return fit(objective, start, wanted, options.most_steps, watch=watch).estimate
-
-        return Stage(share, wanted, run)
-
-    def learned(objective: Objective, start: Estimate, watch: Watch) -> Estimate:
-        near = replace(objective, learned=Learned(StoredNetwork(), options.denoiser_weight))
-        return fit_learned(near, start, 1, watch, options.most_steps).estimate
-
-    stages = [plain(0.4, OBJECT_ALONE)]
-    stages += [plain(0.2, Refine(True))] if refined.probe else []
-    stages += [plain(0.1, Refine(refined.probe, True))] if refined.positions else []
-    stages += [Stage(0.3, OBJECT_ALONE, learned)]
-    total = sum(stage.share for stage in stages)
-    return [stage._replace(share=stage.share / total) for stage in stages]
-
-
-def _in_parts(state: LiveState, seconds: float, speed: float) -> Iterator[LiveState]:
-    options, until = state.options, time.monotonic() + seconds
-    while time.monotonic() < until:
-        picture = min(until, time.monotonic() + options.part_s)
-        while time.monotonic() < picture:
-            state = improve(state, options.part_cycle_s * speed)
-        yield state

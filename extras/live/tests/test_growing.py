@@ -13,12 +13,11 @@ from ptycho.config.data import DataConfig
 from ptycho.evaluation.metrics import align
 from ptycho.readers.raw_scan import RawScan
 from ptycho.reconstruction.estimate import Refine
-from ptycho.reconstruction.solver import OBJECT_ALONE
 from ptycho.scan.dataset import MARGIN
 from ptycho.scan.probe import make_probe
 from ptycho.simulation.measured_like import ScanSettings, simulate_measured_like
 from ptycho_live import final_fit
-from ptycho_live.final_fit import Stage, final_positions, finish, is_still
+from ptycho_live.final_fit import final_positions, finish, is_still, stages_of
 from ptycho_live.state import LiveOptions, begin, extend
 from ptycho_live.update import choose, improve, score, steps_of
 
@@ -171,13 +170,13 @@ def test_all_together_in_the_end_explain_more(scan, half, clock):
     assert error(last, scan[2]) < 1.2 * error(state, scan[2])
 
 
-def test_a_stage_that_explains_less_is_not_kept(scan, half, clock):
-    def spoil(objective, estimate, watch):
-        return replace(estimate, object=np.ones_like(estimate.object))
+def test_a_stage_that_explains_less_is_not_kept(scan, half, clock, monkeypatch):
+    def first_then_spoil(limit, stage, objective, estimate, options):
+        spoilt = stage != stages_of(half)[0]
+        return replace(estimate, object=np.ones_like(estimate.object)) if spoilt else estimate
 
-    stages = [Stage(0.5, OBJECT_ALONE, lambda objective, estimate, watch: estimate)]
-    stages += [Stage(0.5, OBJECT_ALONE, spoil)]
-    (only,) = finish(half, seconds=1.0, speed=100, stages=stages)
+    monkeypatch.setattr(final_fit, "fit_until", first_then_spoil)
+    (only,) = finish(half, seconds=1.0, speed=100)
     assert score(only) == pytest.approx(score(half), rel=0.1)
 
 
