@@ -23,9 +23,9 @@ from scipy.spatial import cKDTree
 from ptycho.reconstruction.blocks import Block, block_of, cut
 from ptycho.reconstruction.estimate import Estimate, Refine
 from ptycho.reconstruction.holdout import HoldOut
+from ptycho.reconstruction.parameters import object_illumination
 from ptycho.reconstruction.prior import NO_PRIOR, Anchor, Prior
 from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit
-from ptycho.scan.windows import add_windows_to
 from ptycho_live.state import LiveState
 
 
@@ -96,7 +96,7 @@ def _fit(state: LiveState, part: Part, steps: int) -> LiveState:
     """Fit patterns while the others, by an anchor, hold the object where they illuminate it."""
     (block, objective, start), options = part, state.options
     visits, illumination = state.patterns["visits"][block.patterns], state.illumination.copy()
-    others = np.maximum(illumination[block.window] - _illumination_of(state, block, visits > 1), 0)
+    others = np.maximum(illumination[block.window] - _illumination_of(state, part, visits > 1), 0)
     anchor = Anchor(start.object, np.float32(2 / objective.likelihood.photon**2) * others)
     objective = replace(objective, anchor=anchor)
     if not illumination.any():
@@ -105,18 +105,15 @@ def _fit(state: LiveState, part: Part, steps: int) -> LiveState:
     settled = bool(visits.min() > options.visits)
     refined = replace(state.refined, positions=state.refined.positions and settled)
     fitted = fit(objective, start, refined, steps, 0.0).estimate
-    illumination[block.window] += _illumination_of(state, block, visits == 1)
+    illumination[block.window] += _illumination_of(state, part, visits == 1)
     share = np.clip(len(block.patterns) / max(state.used, 1), options.least_probe_change, 1.0)
     return replace(put_back(state, block, fitted, share), illumination=illumination)
 
 
-def _illumination_of(state: LiveState, block: Block, counted: np.ndarray) -> np.ndarray:
-    """The illumination by those of a block's patterns that are ``counted (n,)``, on its window."""
-    illumination = np.zeros(block.shape, np.float32)
-    corners = np.round(state.nominal[block.patterns[counted]] - block.corner).astype(int)
-    intensity = np.sum(np.abs(state.estimate.modes) ** 2, axis=0)
-    add_windows_to(illumination, np.broadcast_to(intensity, (len(corners), *intensity.shape)), corners)
-    return illumination
+def _illumination_of(state: LiveState, part: Part, counted: np.ndarray) -> np.ndarray:
+    """The illumination by those of a part's patterns that are ``counted (n,)``, on its window."""
+    nominal = state.nominal[part.block.patterns[counted]] - part.block.corner
+    return object_illumination(replace(part.start.at(np.flatnonzero(counted)), positions=nominal))
 
 
 def put_back(state: LiveState, block: Block, fitted: Estimate, share: float = 1.0) -> LiveState:
