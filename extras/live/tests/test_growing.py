@@ -16,10 +16,9 @@ from ptycho.reconstruction.estimate import Refine
 from ptycho.scan.dataset import MARGIN
 from ptycho.scan.probe import make_probe
 from ptycho.simulation.measured_like import ScanSettings, simulate_measured_like
-from ptycho_live import final_fit
-from ptycho_live.final_fit import final_positions, finish, is_still, stages_of
+from ptycho_live import fitting
+from ptycho_live.fitting import choose, final_positions, finish, improve, is_still, score, stages_of, steps_of
 from ptycho_live.state import LiveOptions, begin, extend
-from ptycho_live.update import choose, improve, score, steps_of
 
 N, COUNT, FIRST = 32, 120, 40  # side of the patterns, how many, and how many settle the rest
 OPTIONS = LiveOptions()
@@ -158,7 +157,7 @@ def test_new_patterns_are_chosen_first_with_their_neighbours_and_wait_in_a_sweep
 def clock(monkeypatch):
     """A clock that advances by 0.01 s per reading: the same steps on any machine."""
     ticks = itertools.count()
-    monkeypatch.setattr(final_fit, "time", SimpleNamespace(monotonic=lambda: next(ticks) / 100))
+    monkeypatch.setattr(fitting, "time", SimpleNamespace(monotonic=lambda: next(ticks) / 100))
 
 
 def test_all_together_in_the_end_explain_more(scan, half, clock):
@@ -175,7 +174,7 @@ def test_a_stage_that_explains_less_is_not_kept(scan, half, clock, monkeypatch):
         spoilt = stage != stages_of(half)[0]
         return replace(estimate, object=np.ones_like(estimate.object)) if spoilt else estimate
 
-    monkeypatch.setattr(final_fit, "fit_until", first_then_spoil)
+    monkeypatch.setattr(fitting, "fit_until", first_then_spoil)
     (only,) = finish(half, seconds=1.0, speed=100)
     assert score(only) == pytest.approx(score(half), rel=0.1)
 
@@ -204,7 +203,7 @@ def test_frames_with_numbers_that_are_not_finite_are_skipped(scan):
 
 
 def test_a_scan_that_is_too_large_goes_on_in_parts(scan, half, monkeypatch, clock):
-    monkeypatch.setattr(final_fit, "block_patterns", lambda N: 1)
+    monkeypatch.setattr(fitting, "block_patterns", lambda N: 1)
     *_, last = finish(half, seconds=0.1, speed=100)
     assert last.patterns["visits"].sum() > half.patterns["visits"].sum()
     assert steps_of(half, 0) == OPTIONS.steps
