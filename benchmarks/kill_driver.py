@@ -67,11 +67,11 @@ def announce_phases() -> None:
 
         setattr(module, name, call)
 
-    announced(grid_lines, "simulated", lambda *_: "simulation")
+    announced(grid_lines, "simulate_and_store", lambda *_: "simulation")
     announced(network_training, "train", lambda model, *_: f"training_{model.name}")
     announced(grid_lines, "predict_regions", lambda *_: "inference")
     announced(grid_lines, "stitch_each", lambda *_: "stitching")
-    announced(grid_lines, "scored", lambda *_: "reporting")
+    announced(grid_lines, "score_models", lambda *_: "reporting")
 
 
 def announce_steps() -> None:

@@ -116,7 +116,15 @@ def reconstruct(
     if method != "lsqml":
         own |= {"regulariser": regulariser, "regularisation_weight": regularisation_weight}
     else:
-        _refuse_what_only_the_solver_has(method, learn_probe, regulariser, regularisation_weight, half_scans)
+        of_the_solver = {
+            "learn_probe": (learn_probe, (None, True)),
+            "regulariser": (regulariser, (DEFAULT_REGULARISER,)),
+            "regularisation_weight": (regularisation_weight, (None,)),
+            "half_scans": (half_scans, (None, False)),
+        }
+        for key, (value, possible) in of_the_solver.items():
+            if value not in possible:
+                raise ConfigError(f"{key}={value}: method={method} has no such argument; remove it")
         own |= {"modes": probe_modes}
         own = {key: value for key, value in own.items() if value is not None}
     values = {
@@ -145,24 +153,6 @@ def reconstruct(
         scratch, timed=phases_for(on_event), bar=progress and shows_bars(), on_event=on_event, words=WORDS
     )
     return reconstruct_and_assess(method, scan, config, context, half_scans is not False)
-
-
-def _refuse_what_only_the_solver_has(
-    method: str,
-    learn_probe: bool | None,
-    regulariser: str,
-    regularisation_weight: float | None,
-    half_scans: bool | None,
-) -> None:
-    specified = {
-        "learn_probe": (learn_probe, learn_probe is not False),
-        "regulariser": (regulariser, regulariser == DEFAULT_REGULARISER),
-        "regularisation_weight": (regularisation_weight, regularisation_weight is None),
-        "half_scans": (half_scans, half_scans is not True),
-    }
-    for key, (value, possible) in specified.items():
-        if not possible:
-            raise ConfigError(f"{key}={value}: method={method} has no such argument; remove it")
 
 
 def shows_bars() -> bool:

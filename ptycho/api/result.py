@@ -23,7 +23,7 @@ from ptycho.exports.exported_scan import ExportedScan
 from ptycho.files.atomic import write_text
 from ptycho.files.npz import write_npz
 from ptycho.installed import PAGES, remedy
-from ptycho.report.gather import FINISHED, MEASURED, RunRecord, ScanRecord
+from ptycho.report.gather import FINISHED, MEASURED, RunRecord
 from ptycho.report.wording import advice_of
 from ptycho.run import names
 from ptycho.run.record import environment
@@ -225,16 +225,16 @@ def to_page(result: Result) -> str:
         arrays |= {} if result.slices is None else {"slices": result.slices}
         with file.open("wb") as stream:
             write_npz(stream, arrays)
-        scan = ScanRecord(name, folder, metrics, (result.method,), result.assessment)
-        manifest = environment() | {"scans": {name: sizes}}
         run = RunRecord(
             folder,
             MEASURED,
             FINISHED,
             datetime.now(UTC),
+            name,
             metrics=metrics,
-            manifest=manifest,
-            scan=scan,
+            manifest=environment() | {"scans": {name: sizes}},
+            recons=(result.method,),
+            assessment=result.assessment,
             words=WORDS,
         )
         page: str = import_module(f"{PAGES}.page").report_page(run)

@@ -93,7 +93,10 @@ class Scan:
             ConfigError: an array cannot be used; the message names it, its value, and what to do.
         """
         unit: Literal["px", "m"] = "px" if positions_m is None else "m"
-        raw = raw_scan(patterns, _one_of(positions, positions_m), unit, probe, counts, good, truth)
+        places = positions if positions_m is None else positions_m
+        if places is None or (positions is not None and positions_m is not None):
+            raise ConfigError("positions, positions_m: pass one: in object pixels, or in metres")
+        raw = raw_scan(patterns, places, unit, probe, counts, good, truth)
         near = physics == "near_field"
         values = {"file": [ARRAYS], "N": None if near else raw.patterns.shape[1], "physics": physics}
         data: DataConfig = to_dataclass(DataConfig, plain(values | lengths))
@@ -290,16 +293,6 @@ def plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _one_of(positions: np.ndarray | None, positions_m: np.ndarray | None) -> np.ndarray:
-    given = [value for value in (positions, positions_m) if value is not None]
-    if len(given) != 1:
-        why = "both are given" if given else "none is given"
-        raise ConfigError(
-            f"positions, positions_m: {why}; pass positions= in object pixels, or positions_m= in metres"
-        )
-    return given[0]
-
-
 def _stated_pixel(data: DataConfig, pixel_m: float | tuple[float, float] | None) -> PixelSize | None:
     """Return the object's pixel that the user states; None: it follows from the lengths, or is unknown."""
     if pixel_m is None:
@@ -310,9 +303,7 @@ def _stated_pixel(data: DataConfig, pixel_m: float | tuple[float, float] | None)
                 "together, or pixel_m=; or physics='near_field', if the patterns are images"
             )
         return None
-    if data.near_field:
-        raise ConfigError("pixel_m: follows from the lengths of a near field; remove it")
-    if _far_field_pixel(data) is not None:
+    if data.near_field or _far_field_pixel(data) is not None:
         raise ConfigError("pixel_m: follows from wavelength, distance and detector pixel; remove it")
     return PixelSize(check_pixel(pixel_m))
 

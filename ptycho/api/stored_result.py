@@ -42,7 +42,10 @@ if TYPE_CHECKING:
     from ptycho.api.result import Result
 
 SIGMAS = ("sigma_amplitude", "sigma_phase")
-LENGTHS = ("energy_eV", "distance_m", "slice_thickness_m", "detector_side", "domain", "comments", "name")
+NEEDED = {"object": "c", "mask": "b", "illuminated": "b", "probe": "c", "positions": "f", "flux": "f"}
+KINDS = NEEDED | {"background": "f", "opr_modes": "c", "opr_weights": "c", "slices": "c", "numbers": "iu"}
+KINDS |= dict.fromkeys(SIGMAS, "f")
+LENGTHS = ("energy_eV", "distance_m", "detector_side", "domain", "comments", "name")
 PAIRS = ("pixel_m", "detector_pixel_m")
 OTHER_FILE = (
     "was not written by Result.save of this version; ptycho.open_scan reads scans and products, np.load "
@@ -71,91 +74,63 @@ def load(path: Path) -> dict[str, Any]:
         ConfigError: it is missing, damaged, or another file.
     """
     with open_archive(path, ReadOptions()) as file:
-        arrays = _Arrays(file)
-        scores, about = arrays.json("scores"), {"slice_thickness_m": None} | arrays.json("about")
-        values = _values(arrays, about)
-    findings = {key: tuple(Finding(*row) for row in about[key]) for key in ("decisions", "findings")}
-    texts = {"method": str(about["method"]), "warnings": tuple(map(str, about["warnings"]))}
-    return {"scores": scores, **findings, **texts, **values}
+        folder = "" if file.kind == "NPZ" else f"{product.RESULT}/"
+        scores, about = (_read_json(file, f"{folder}{key}") for key in ("scores", "about"))
+        arrays = {key: file.load(f"{folder}{key}", kinds) for key, kinds in KINDS.items()}
+        assessment = {key: file.load(f"{folder}assessment/{key}", "fiu") for key in about["assessment"]}
+        needed = {key: arrays[key] for key in NEEDED} | assessment
+        if lacking := [key for key, array in needed.items() if array is None]:
+            raise ValueError(f"lacks {', '.join(lacking)}")
+        return {"scores": scores, "assessment": assessment, **_arguments(arrays, about)}
 
 
-def _values(arrays: _Arrays, about: Mapping[str, Any]) -> dict[str, Any]:
-    """The arrays of a result, and what they are of."""
-    image, mask, illuminated = (
-        arrays.need("object", "c"),
-        arrays.need("mask", "b"),
-        arrays.need("illuminated", "b"),
-    )
+def _read_json(file: Archive, key: str) -> dict[str, Any]:
+    """A section of JSON; an NPZ holds texts as arrays, HDF5 as texts."""
+    if not file.holds(key):
+        raise ConfigError(f"{file.path}: {OTHER_FILE}")
+    text = str(file.load(key, "U")) if file.kind == "NPZ" else file.text(key)
+    values = parse_json(text or "null")
+    if not isinstance(values, dict):
+        raise ValueError(f"{key} is no section of JSON")
+    return values
+
+
+def _arguments(arrays: Mapping[str, Any], about: Mapping[str, Any]) -> dict[str, Any]:
+    image, mask, illuminated = (arrays[key] for key in ("object", "mask", "illuminated"))
     if image.ndim != 2 or not image.shape == mask.shape == illuminated.shape:
         raise ValueError("object, mask and illuminated must have one shape (M, M)")
-    beam = Beam(
-        arrays.need("probe", "c"),
-        arrays.need("positions", "f"),
-        arrays.need("flux", "f"),
-        arrays.get("background", "f"),
-        arrays.get("opr_modes", "c"),
-        arrays.get("opr_weights", "c"),
-    )
+    beam = Beam(**{key: arrays[key] for key in Beam.__dataclass_fields__})
     if beam.probe.ndim != 3 or beam.positions.shape != (len(beam.flux), 2):
         raise ValueError("probe must have the shape (K, N, N), and positions (J, 2), as many as flux")
-    amplitude, phase = (arrays.get(key, "f") for key in SIGMAS)
-    facts = {key: about[key] for key in LENGTHS}
+    amplitude, phase = (arrays[key] for key in SIGMAS)
+    facts: dict[str, Any] = {key: about[key] for key in LENGTHS}
     facts |= {key: None if about[key] is None else tuple(about[key]) for key in PAIRS}
     exported = ExportedScan(
         beam.positions.astype(np.float64),
         beam.probe,
         object=image,
         errors=None if amplitude is None or phase is None else ErrorMap(amplitude[None], phase[None]),
-        slices=arrays.get("slices", "c"),
-        numbers=arrays.get("numbers", "iu"),
+        slices=arrays["slices"],
+        numbers=arrays["numbers"],
         opr_modes=beam.opr_modes,
         opr_weights=beam.opr_weights,
+        slice_thickness_m=about.get("slice_thickness_m"),
         **facts,
     )
-    assessment = {key: arrays.need(f"assessment/{key}", "fiu") for key in about["assessment"]}
     return {
+        "method": str(about["method"]),
         "product": exported,
         "beam": beam,
         "mask": mask,
         "illuminated": illuminated,
-        "assessment": assessment,
+        "warnings": tuple(map(str, about["warnings"])),
+        **{key: tuple(Finding(*row) for row in about[key]) for key in ("decisions", "findings")},
     }
-
-
-class _Arrays:
-    """The arrays of a result in an open file.
-
-    Raises:
-        ConfigError: another file.
-    """
-
-    def __init__(self, file: Archive) -> None:
-        self._file, self._folder = file, "" if file.kind == "NPZ" else f"{product.RESULT}/"
-        if not (self._file.holds(f"{self._folder}about") and self._file.holds(f"{self._folder}scores")):
-            raise ConfigError(f"{file.path}: {OTHER_FILE}")
-
-    def get(self, key: str, kinds: str) -> np.ndarray | None:
-        return self._file.load(f"{self._folder}{key}", kinds)
-
-    def need(self, key: str, kinds: str) -> np.ndarray:
-        array = self.get(key, kinds)
-        if array is None:
-            raise ValueError(f"lacks {key}")
-        return array
-
-    def json(self, key: str) -> dict[str, Any]:
-        """An NPZ holds texts as arrays, HDF5 as texts."""
-        in_npz = self._file.kind == "NPZ"
-        text = str(self.need(key, "U")) if in_npz else self._file.text(f"{self._folder}{key}")
-        values = parse_json(text or "null")
-        if not isinstance(values, dict):
-            raise ValueError(f"{key} is no section of JSON")
-        return values
 
 
 def _to_arrays(result: Result) -> dict[str, np.ndarray]:
     exported, errors = result.product, result.errors
-    about = {key: getattr(exported, key) for key in (*LENGTHS, *PAIRS)} | {
+    about = {key: getattr(exported, key) for key in (*LENGTHS, *PAIRS, "slice_thickness_m")} | {
         "comments": exported.blanked + exported.comments,
         "method": result.method,
         "warnings": list(result.warnings),

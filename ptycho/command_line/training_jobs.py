@@ -132,11 +132,11 @@ def row_of(run: Path) -> dict[str, str]:
     """Return the cells of a finished run, as in ``ptycho compare``; none if it is not finished."""
     if not is_finished(run):
         return {}
-    from ptycho.report.entries import entry_of
+    from ptycho.report.entries import Entry
     from ptycho.report.gather import gather
     from ptycho.report.wording import score_text
 
-    cells = entry_of("", gather(run)).cells
+    cells = Entry("", gather(run)).cells
     return {name: score_text(value) for name, value in cells.items() if name in (*MEASURED, *LAST)}
 
 

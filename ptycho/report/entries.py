@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import glob
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,17 +15,7 @@ import numpy as np
 from ptycho.config import ConfigError
 from ptycho.config.messages import show
 from ptycho.files.text import shown
-from ptycho.report.gather import (
-    GRID_LINES,
-    PLACES,
-    RUNNING,
-    RunRecord,
-    ScanRecord,
-    gather,
-    is_run,
-    number,
-    section,
-)
+from ptycho.report.gather import GRID_LINES, PLACES, RUNNING, RunRecord, gather, is_run, number
 from ptycho.report.wording import advice_of, verdict_of
 from ptycho.run import names
 from ptycho.run.record import read_record
@@ -34,16 +24,10 @@ from ptycho.run.scan_table import CSV
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """One scan of one run.
-
-    Attributes:
-        label: unique among those that are compared.
-        record, scan: of the run.
-    """
+    """A run among others; its ``label`` is unique among those that are compared."""
 
     label: str
     record: RunRecord
-    scan: ScanRecord
 
     @property
     def progress(self) -> str:
@@ -54,29 +38,24 @@ class Entry:
         return text or before
 
     @property
-    def row(self) -> Mapping[str, Any]:
-        """Scores of the product."""
-        return self.scan.rows.get(self.scan.product, {})
-
-    @property
     def flags(self) -> tuple[str, ...]:
         """Names of the flags of the product, gravest first."""
-        return tuple(one.flag for one in advice_of(self.row))
+        return tuple(one.flag for one in advice_of(self.record.row))
 
     @property
     def level(self) -> str:
         """Level of trust of the product, as of :func:`~.wording.verdict_of`."""
-        return verdict_of(self.record, self.scan).level
+        return verdict_of(self.record).level
 
     @property
     def pixel_nm(self) -> float | None:
         """The larger pitch of the object's pixels in nm; None: unknown."""
-        return None if self.scan.pixel_m is None else 1e9 * max(self.scan.pixel_m)
+        return None if self.record.pixel_m is None else 1e9 * max(self.record.pixel_m)
 
     @property
     def resolution_nm(self) -> float | None:
         """Half period at which halves of the scan stop to agree; at best the pixel."""
-        halves = self.scan.metrics.get("half_scan_frc")
+        halves = self.record.metrics.get("half_scan_frc")
         if not isinstance(halves, dict) or self.pixel_nm is None:
             return None
         metres = number(halves.get("frc50_m"))
@@ -98,20 +77,18 @@ class Entry:
     @property
     def cells(self) -> dict[str, Any]:
         """A row of the table, as numbers and texts."""
-        sizes = section(section(self.record.manifest, "scans"), self.scan.name)
-        scores = {
-            name: number(self.row.get(name)) for name in ("r_factor", "r_free", "r_noise", "deviance_holdout")
-        }
-        ssim = self.row.get("ssim")
+        row, sizes = self.record.row, self.record.sizes
+        names_of_scores = "r_factor", "r_free", "r_noise", "deviance_holdout"
+        ssim = row.get("ssim")
         pair = ssim if isinstance(ssim, list) and len(ssim) == 2 else [None, None]
         return {
             "run": self.label,
             "state": self.record.state,
-            "product": self.scan.product,
+            "product": self.record.product,
             "patterns": _whole(sizes.get("patterns")),
             "N": _whole(sizes.get("N")) or _whole(self.record.flat.get("N")),
             "pixel_nm": self.pixel_nm,
-            **scores,
+            **{name: number(row.get(name)) for name in names_of_scores},
             "frc_nm": self.resolution_nm,
             "ssim_amplitude": number(pair[0]),
             "ssim_phase": number(pair[1]),
@@ -152,7 +129,7 @@ def find_entries(words: Sequence[str], most: int = 1000) -> Found:
     entries, labels = [], _labels([*runs])
     for path in runs:
         try:
-            entries.append(entry_of(labels[path], gather(path)))
+            entries.append(Entry(labels[path], gather(path)))
         except (ConfigError, OSError) as error:
             passed[str(path)] = shown(str(error))
     return Found(tuple(entries), tuple(passed.items()))
@@ -202,11 +179,6 @@ def _labels(runs: list[Path]) -> dict[Path, str]:
     return labels if runs else {}
 
 
-def entry_of(label: str, record: RunRecord) -> Entry:
-    """Return the entry of a run; without scores for one that has stored none."""
-    return Entry(label, record, record.scan or ScanRecord("", record.path))
-
-
 def differing(entries: Sequence[Entry], most: int = 40) -> tuple[list[str], list[list[str]]]:
     """Return up to ``most`` keys whose values differ between runs that have them, and these of each entry."""
     values: dict[str, set[str]] = {}
@@ -221,7 +193,7 @@ def differing(entries: Sequence[Entry], most: int = 40) -> tuple[list[str], list
 
 def held_out_of(entry: Entry) -> tuple[np.ndarray, np.ndarray] | None:
     """Return patterns ``(n,)`` held out of the product, and their deviance; None: the run stored neither."""
-    arrays, name = entry.scan.assessment, entry.scan.product
+    arrays, name = entry.record.assessment, entry.record.product
     patterns, values = arrays.get(f"{name}_holdout_patterns"), arrays.get(f"{name}_holdout_deviance")
     if patterns is None or values is None or patterns.shape != values.shape or patterns.ndim != 1:
         return None

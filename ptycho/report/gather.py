@@ -1,4 +1,4 @@
-"""A run's folder → frozen values: the run, and its scan with scores, objects, beam, and their parts.
+"""A run's folder → a frozen value: configuration, scores, objects, beam, and their parts.
 
 What is missing or damaged is noted, not raised: older runs have less.
 """
@@ -9,7 +9,7 @@ import contextlib
 import math
 import os
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
@@ -77,69 +77,6 @@ class StoredRecon:
         return illuminated if illuminated.any() else self.mask
 
 
-@dataclass(frozen=True, eq=False)
-class ScanRecord:
-    """Stored results of a scan.
-
-    Attributes:
-        name: of the scan; path: the folder of its files.
-        metrics: its scores.
-        recons: names of the reconstructions whose files are there.
-        assessment: arrays of ``assessment.npz``; empty where there is none, as in older runs.
-    """
-
-    name: str
-    path: Path
-    metrics: Mapping[str, Any] = field(default_factory=dict)
-    recons: tuple[str, ...] = ()
-    assessment: Mapping[str, np.ndarray] = field(default_factory=dict)
-
-    @property
-    def product(self) -> str:
-        """The reconstruction that is the result of the run; by default the best known."""
-        return product_of(self.metrics, self.recons) or next(iter(self.recons), "")
-
-    @property
-    def pixel_m(self) -> tuple[float, float] | None:
-        """(row, col) pitch of the object's pixels."""
-        pitch = self.metrics.get("pixel_m")
-        if not isinstance(pitch, list) or len(pitch) != 2 or not all(map(_positive, pitch)):
-            return None
-        return float(pitch[0]), float(pitch[1])
-
-    @property
-    def rows(self) -> dict[str, dict[str, Any]]:
-        """Scores of each reconstruction, the product's first."""
-        every = [name for name in (*ORDER, *REFERENCES) if isinstance(self.metrics.get(name), dict)]
-        return {name: self.metrics[name] for name in sorted(every, key=lambda name: name != self.product)}
-
-    def read(self, name: str) -> StoredRecon | None:
-        """Read a reconstruction; None where its file is missing or damaged."""
-        try:
-            with NpzFile(self.path / names.recon(name)) as file:
-                kinds = {key: kind for key, kind in (KINDS | SIGMAS).items() if key in file.keys}
-                return _recon({key: file.read(file.header(key, kind)) for key, kind in kinds.items()})
-        except (NpzError, KeyError, ValueError, OSError):
-            return None
-
-
-def read_scan(name: str, path: Path, metrics: Mapping[str, Any], missing: list[str]) -> ScanRecord:
-    """Read the scan in a folder; what cannot be read of it is noted in ``missing``."""
-    recons = tuple(one for one in ORDER if (path / names.recon(one)).is_file())
-    assessment: dict[str, np.ndarray] = {}
-    if recons and metrics.get("product"):
-        try:
-            assessment = read_all(path / names.ASSESSMENT, "fiu")
-        except (NpzError, OSError, ValueError) as error:
-            missing.append(
-                f"{names.ASSESSMENT} of {shown(name)}: {shown(str(error))}; runs of early versions lack it: "
-                "the misfit map, the ring correlation and the convergence of the solver are not shown"
-            )
-    if not recons:
-        missing.append(f"{shown(name)}: no reconstruction is stored")
-    return ScanRecord(name, path, metrics, recons, assessment)
-
-
 def _recon(arrays: dict[str, np.ndarray]) -> StoredRecon:
     """Checked in their shapes, so that no picture fails later.
 
@@ -193,10 +130,12 @@ class RunRecord:
     Attributes:
         path: the folder; kind: which program wrote it; state: how far it came.
         ended: when the run ended, or its newest file was written.
+        scan: name of its scan, or of its test images; empty: a training, which has neither.
         settings: that differ from the defaults; flat: all of them by dotted key.
         command: that repeats the run; empty where the configuration cannot be read.
         metrics, manifest: of the files of these names; empty where there is none.
-        scan: its scan, or the first test image of a run on grid lines; None: it has neither.
+        recons: names of the reconstructions whose files are there.
+        assessment: arrays of ``assessment.npz``; empty where there is none, as in older runs.
         files: names and bytes; log: its last lines; missing: what could not be read, and why.
         words: what puts the names that the reader knows for keys of the configuration in a text.
     """
@@ -205,12 +144,14 @@ class RunRecord:
     kind: str
     state: str
     ended: datetime
+    scan: str = ""
     settings: tuple[Setting, ...] = ()
     flat: Mapping[str, Any] = field(default_factory=dict)
     command: str = ""
     metrics: Mapping[str, Any] = field(default_factory=dict)
     manifest: Mapping[str, Any] = field(default_factory=dict)
-    scan: ScanRecord | None = None
+    recons: tuple[str, ...] = ()
+    assessment: Mapping[str, np.ndarray] = field(default_factory=dict)
     files: tuple[tuple[str, int], ...] = ()
     log: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
@@ -225,6 +166,44 @@ class RunRecord:
     def seconds(self) -> float | None:
         """Wall time of the whole run."""
         return number(section(self.manifest, "timings_s").get("total"))
+
+    @property
+    def sizes(self) -> dict[str, Any]:
+        """Number of patterns of the scan, and their side N."""
+        return section(section(self.manifest, "scans"), self.scan)
+
+    @property
+    def product(self) -> str:
+        """The reconstruction that is the result of the run; by default the best known."""
+        return product_of(self.metrics, self.recons) or next(iter(self.recons), "")
+
+    @property
+    def pixel_m(self) -> tuple[float, float] | None:
+        """(row, col) pitch of the object's pixels."""
+        pitch = self.metrics.get("pixel_m")
+        if not isinstance(pitch, list) or len(pitch) != 2 or not all(map(_positive, pitch)):
+            return None
+        return float(pitch[0]), float(pitch[1])
+
+    @property
+    def rows(self) -> dict[str, dict[str, Any]]:
+        """Scores of each reconstruction, the product's first."""
+        every = [name for name in (*ORDER, *REFERENCES) if isinstance(self.metrics.get(name), dict)]
+        return {name: self.metrics[name] for name in sorted(every, key=lambda name: name != self.product)}
+
+    @property
+    def row(self) -> Mapping[str, Any]:
+        """Scores of the product."""
+        return self.rows.get(self.product, {})
+
+    def read(self, name: str) -> StoredRecon | None:
+        """Read a reconstruction; None where its file is missing or damaged."""
+        try:
+            with NpzFile(self.path / names.recon(name)) as file:
+                kinds = {key: kind for key, kind in (KINDS | SIGMAS).items() if key in file.keys}
+                return _recon({key: file.read(file.header(key, kind)) for key, kind in kinds.items()})
+        except (NpzError, KeyError, ValueError, OSError):
+            return None
 
 
 def is_run(path: Path) -> bool:
@@ -244,17 +223,21 @@ def gather(path: Path) -> RunRecord:
     config, settings, command = _read_config(path, missing)
     metrics, manifest = (_read_json(path / name, missing) for name in (names.METRICS, names.MANIFEST))
     kind = _kind(config)
+    scan = _scan_name(kind, config)
+    recons = tuple(name for name in ORDER if scan and (path / names.recon(name)).is_file())
     return RunRecord(
         path,
         kind,
         FINISHED if metrics and manifest else RUNNING if is_locked(path) else ENDED,
         _ended(path, manifest),
+        scan,
         settings,
         config,
         command,
         metrics,
         manifest,
-        _scan(path, kind, config, metrics, missing),
+        recons,
+        _assessment(path, scan, recons, metrics, missing),
         tuple(_files(path, missing)),
         last_lines(path / names.LOG),
         tuple(missing),
@@ -360,14 +343,27 @@ def _ended(path: Path, manifest: Mapping[str, Any]) -> datetime:
         return datetime.fromtimestamp(newest, UTC)
 
 
-def _scan(
-    path: Path, kind: str, config: Mapping[str, Any], metrics: Mapping[str, Any], missing: list[str]
-) -> ScanRecord | None:
-    if kind == OTHER:
-        return None
+def _scan_name(kind: str, config: Mapping[str, Any]) -> str:
     files = config.get("data.file")
     name = Path(str(files[0])).stem if isinstance(files, list) and files else "scan"
-    return read_scan("test image" if kind == GRID_LINES else name, path, metrics, missing)
+    return {MEASURED: name, GRID_LINES: "test image"}.get(kind, "")
+
+
+def _assessment(
+    path: Path, scan: str, recons: Sequence[str], metrics: Mapping[str, Any], missing: list[str]
+) -> dict[str, np.ndarray]:
+    if scan and not recons:
+        missing.append(f"{shown(scan)}: no reconstruction is stored")
+    if not (recons and metrics.get("product")):
+        return {}
+    try:
+        return read_all(path / names.ASSESSMENT, "fiu")
+    except (NpzError, OSError, ValueError) as error:
+        missing.append(
+            f"{names.ASSESSMENT} of {shown(scan)}: {shown(str(error))}; runs of early versions lack it: "
+            "the misfit map, the ring correlation and the convergence of the solver are not shown"
+        )
+        return {}
 
 
 def _files(path: Path, missing: list[str]) -> list[tuple[str, int]]:

@@ -9,7 +9,7 @@ from typing import Any
 from ptycho.evaluation.caustic import waist_text
 from ptycho.evaluation.display import length_text
 from ptycho.evaluation.trust import FLAGS
-from ptycho.report.gather import FINISHED, GRID_LINES, RUNNING, RunRecord, ScanRecord, number, section
+from ptycho.report.gather import FINISHED, GRID_LINES, RUNNING, RunRecord, number
 
 GOOD, WEAK, BAD, OPEN = "good", "weak", "bad", "open"
 
@@ -53,14 +53,14 @@ def advice_of(row: Mapping[str, Any], words: Callable[[str], str] = str) -> tupl
     return tuple(sorted(every, key=lambda one: not one.wrong))
 
 
-def verdict_of(record: RunRecord, scan: ScanRecord) -> Verdict:
-    """Return what is to be thought of the product of a scan."""
+def verdict_of(record: RunRecord) -> Verdict:
+    """Return what is to be thought of the product of a run."""
     if record.state != FINISHED:
         going = "The run is still going on" if record.state == RUNNING else "The run did not end"
-        there = "what it has written so far is shown" if scan.recons else "it has stored no image yet"
+        there = "what it has written so far is shown" if record.recons else "it has stored no image yet"
         return Verdict(OPEN, f"{going}: no result was assessed, and {there}.")
-    row = scan.rows.get(scan.product)
-    if row is None:
+    row = record.row
+    if not row:
         return Verdict(OPEN, "The run's scores cannot be read: the image is shown without an assessment.")
     reasons = advice_of(row, record.words)
     if any(one.wrong for one in reasons):
@@ -74,12 +74,12 @@ def verdict_of(record: RunRecord, scan: ScanRecord) -> Verdict:
     return Verdict(GOOD, "No problem was found: object and probe explain the measured patterns.")
 
 
-def key_figures(record: RunRecord, scan: ScanRecord) -> Iterator[KeyFigure]:
-    """Yield the figures at the top of a scan's part; those that are not known are left out."""
-    row, sizes = scan.rows.get(scan.product, {}), section(section(record.manifest, "scans"), scan.name)
-    if scan.pixel_m:
-        yield KeyFigure("pixel", length_text(1e9 * max(scan.pixel_m)), "pitch of the object's pixels")
-    if (text := precision_text(scan)) and not any(one.wrong for one in advice_of(row)):
+def key_figures(record: RunRecord) -> Iterator[KeyFigure]:
+    """Yield the figures at the top of a page; those that are not known are left out."""
+    row, sizes = record.row, record.sizes
+    if record.pixel_m:
+        yield KeyFigure("pixel", length_text(1e9 * max(record.pixel_m)), "pitch of the object's pixels")
+    if (text := precision_text(record)) and not any(one.wrong for one in advice_of(row)):
         what = "half period up to which two halves of the scan agree (FRC 0.5), where there are photons; "
         yield KeyFigure("half-scan precision", text, what + "errors that both halves share are not detected")
     count, side = number(sizes.get("patterns")), number(sizes.get("N"))
@@ -109,9 +109,9 @@ def key_figures(record: RunRecord, scan: ScanRecord) -> Iterator[KeyFigure]:
         yield KeyFigure("time", time_text(record.seconds), "wall time of the whole run")
 
 
-def precision_text(scan: ScanRecord) -> str:
+def precision_text(record: RunRecord) -> str:
     """Return the half period at which two halves of the scan stop to agree; empty where it is unknown."""
-    halves = scan.metrics.get("half_scan_frc")
+    halves = record.metrics.get("half_scan_frc")
     if not isinstance(halves, dict):
         return ""
     kind = "precision" if "precision_px" in halves else "frc50"  # the latter in runs of former versions
@@ -120,7 +120,7 @@ def precision_text(scan: ScanRecord) -> str:
         return length_text(1e9 * metres)
     if pixels is not None:
         return f"{pixels:.3g} px"
-    return f"at the pixel, {length_text(1e9 * max(scan.pixel_m))}" if scan.pixel_m else "at the pixel"
+    return f"at the pixel, {length_text(1e9 * max(record.pixel_m))}" if record.pixel_m else "at the pixel"
 
 
 def time_text(seconds: float) -> str:

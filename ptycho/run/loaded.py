@@ -231,12 +231,9 @@ class LoadedModel:
             )
         if amplitudes.dtype.kind not in "fiu":
             raise ConfigError(f"patterns has dtype {amplitudes.dtype}; must be real amplitudes")
-        if not np.isfinite(amplitudes).all() or amplitudes.min() < 0 or not amplitudes.any():
-            raise ConfigError("patterns is zero everywhere, or holds NaN, infinity or negative numbers")
-        if amplitudes.max() > 1e18:  # whose square, summed over a pattern, may leave float32
-            raise ConfigError(
-                f"patterns reaches {amplitudes.max():g}; must be at most 1e+18: amplitudes, √counts"
-            )
+        least, most = amplitudes.min(), amplitudes.max()  # a larger square, summed, may leave float32
+        fits = least >= 0 and 0 < most <= 1e18  # NaN does not
+        check(fits, "patterns", f"{least:g} to {most:g}", "amplitudes, √counts, at most 1e+18, not all zero")
         return amplitudes.astype(np.float32, copy=False)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import math
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -120,34 +121,32 @@ def read_network(run: Path, name: str) -> StoredNetwork:
     """Read and verify the network ``name`` of a run.
 
     Raises:
-        ConfigError: one line with every problem of its files; its generator is code that only they name.
+        ConfigError: one of its files is missing, damaged or another; its generator is code that only they
+            name.
     """
     config, folder, record = read_config(run), run / name, read_record(run)
     if isinstance(config.model, CustomModel):
         check_allowed("model.target", config.model.target)
     if not folder.is_dir():
         raise ConfigError(f"{run}: holds no trained network {name} ({folder} is no folder)")
-    faults: list[str] = []
-    weights = _arrays(folder / WEIGHTS, "f", faults)
-    arrays = _arrays(folder / SETUP, KINDS, faults)
-    description = _description(folder / DESCRIPTION, faults)
-    for file in (WEIGHTS, SETUP):
-        changed = problem(run, f"{name}/{file}", record)
-        if changed and not any(text.startswith(file) for text in faults):
-            faults.append(changed.removeprefix(f"{name}/"))
-    if weights is not None:
-        broken = [key for key, value in weights.items() if not np.isfinite(value).all()]
-        if broken:
-            faults.append(f"{WEIGHTS}: {broken[0]} holds NaN or infinity ({len(broken)} arrays do)")
-    stated = (description or {}).get("weights_sha256")
-    if not faults and record.get(f"{name}/{WEIGHTS}", stated) != stated:
-        faults.append(f"{DESCRIPTION}: speaks of other weights than {WEIGHTS} holds")
-    setup = None
-    if arrays is not None:
-        N = config.N if isinstance(config, RunConfig) else None
-        setup = _setup(arrays, N, _group_sizes(config), faults)
-    if faults or weights is None or setup is None or description is None:
-        raise ConfigError(f"{folder}: {'; '.join(faults)}")
+    try:
+        weights = _read(folder / WEIGHTS, lambda path: read_all(path, "f"))
+        arrays = _read(folder / SETUP, lambda path: read_all(path, KINDS))
+        description = _read(folder / DESCRIPTION, read_json)
+        for file in (WEIGHTS, SETUP):
+            if changed := problem(run, f"{name}/{file}", record):
+                raise ValueError(changed.removeprefix(f"{name}/"))
+        stated = description.get("weights_sha256")
+        if not isinstance(stated, str):
+            raise ValueError(f"{DESCRIPTION}: is damaged (it states no weights_sha256)")
+        if record.get(f"{name}/{WEIGHTS}", stated) != stated:
+            raise ValueError(f"{DESCRIPTION}: speaks of other weights than {WEIGHTS} holds")
+        for key, value in weights.items():
+            if not np.isfinite(value).all():
+                raise ValueError(f"{WEIGHTS}: {key} holds NaN or infinity")
+        setup = _setup(arrays, config)
+    except ValueError as error:
+        raise ConfigError(f"{folder}: {error}") from error
     return StoredNetwork(run, name, config.of(name), setup, weights, description)
 
 
@@ -184,25 +183,16 @@ def read_probe(run: Path, name: str) -> np.ndarray:
         raise ConfigError(f"{path}: {error}") from error
 
 
-def _arrays(path: Path, kinds: dict[str, str] | str, faults: list[str]) -> dict[str, np.ndarray] | None:
+def _read(path: Path, read: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:
+    """What a file holds; ValueError: it has the file's name."""
     try:
-        return read_all(path, kinds)
+        return read(path)
     except NpzError as error:
-        faults.append(f"{path.name}: {error}")
-        return None
-
-
-def _description(path: Path, faults: list[str]) -> dict[str, Any] | None:
-    try:
-        description = read_json(path)
-        if not isinstance(description.get("weights_sha256"), str):
-            raise ValueError("it states no weights_sha256")
-        return description
-    except FileNotFoundError:
-        faults.append(f"{path.name}: no such file")
+        raise ValueError(f"{path.name}: {error}") from error
+    except FileNotFoundError as error:
+        raise ValueError(f"{path.name}: no such file") from error
     except (OSError, ValueError) as error:
-        faults.append(f"{path.name}: is damaged ({one_line(str(error))[:200]})")
-    return None
+        raise ValueError(f"{path.name}: is damaged ({one_line(str(error))[:200]})") from error
 
 
 def _group_sizes(config: AnyConfig) -> tuple[int, ...]:
@@ -214,35 +204,30 @@ def _group_sizes(config: AnyConfig) -> tuple[int, ...]:
     return ()
 
 
-def _setup(
-    arrays: dict[str, np.ndarray], N: int | None, group_sizes: tuple[int, ...], faults: list[str]
-) -> Setup | None:
-    """The setup in the arrays of ``setup.npz``, if it has these sizes; ``N``: None: that of the probe."""
-    side, offsets = arrays["probe"].shape[-1:], arrays["offsets"].shape
-    N = (*side, 0)[0] if N is None else N
-    C = offsets[0] if offsets else 0
+def _setup(arrays: dict[str, np.ndarray], config: AnyConfig) -> Setup:
+    """The setup in the arrays of ``setup.npz``; ValueError: it cannot be that of a run like this."""
+    N = config.N if isinstance(config, RunConfig) else (*arrays["probe"].shape[-1:], 0)[0]
+    C = (*arrays["offsets"].shape, 0)[0]
     shapes = dict.fromkeys(KINDS, ()) | {"probe": (N, N), "offsets": (C, 2)}
-    wrong = [
-        f"{SETUP}: {key} has shape {arrays[key].shape}; must be {shape}"
-        for key, shape in shapes.items()
-        if arrays[key].shape != shape
-    ]
-    if wrong:
-        faults += wrong
-        return None
+    for key, shape in shapes.items():
+        if arrays[key].shape != shape:
+            raise ValueError(f"{SETUP}: {key} has shape {arrays[key].shape}; must be {shape}")
     values: dict[str, Any] = {key: array if array.shape else array.item() for key, array in arrays.items()}
     setup = Setup(**values)
-    positive = (setup.photon_scale, setup.normalisation)
-    if not (np.isfinite(setup.probe).all() and setup.probe.any() and np.isfinite(setup.offsets).all()):
-        faults.append(f"{SETUP}: probe or offsets hold NaN or infinity, or the probe is zero")
-    if not all(np.isfinite(value) and value > 0 for value in positive):
-        faults.append(f"{SETUP}: photon_scale, normalisation = {positive}; must be finite numbers > 0")
-    known = group_sizes or range(1, C + 1)
-    if setup.group_size != C or C not in known or not N <= setup.region_size <= 4 * N:
-        faults.append(
-            f"{SETUP}: group_size={setup.group_size}, region_size={setup.region_size}, {C} offsets; "
-            f"config.yaml makes groups of {max(known, default=0)}"
-        )
-    if not (0 < setup.support <= N and setup.support % 2 == 0):
-        faults.append(f"{SETUP}: support={setup.support}; must be even and at most N={N}")
+    positive, sizes = (setup.photon_scale, setup.normalisation), _group_sizes(config) or range(1, C + 1)
+    finite = all(np.isfinite(array).all() for array in (setup.probe, setup.offsets)) and setup.probe.any()
+    fits = setup.group_size == C and C in sizes and N <= setup.region_size <= 4 * N
+    checks = {
+        "probe or offsets hold NaN or infinity, or the probe is zero": finite,
+        f"photon_scale, normalisation = {positive}; must be finite numbers > 0": all(
+            np.isfinite(value) and value > 0 for value in positive
+        ),
+        f"group_size={setup.group_size}, region_size={setup.region_size}, {C} offsets; config.yaml makes "
+        f"groups of {max(sizes, default=0)}": fits,
+        f"support={setup.support}; must be even and at most N={N}": 0 < setup.support <= N
+        and setup.support % 2 == 0,
+    }
+    for text, holds in checks.items():
+        if not holds:
+            raise ValueError(f"{SETUP}: {text}")
     return setup

@@ -47,8 +47,8 @@ METRES = GRID * 5e-8
 @pytest.mark.parametrize(
     "given, message",
     [
-        ({}, r"positions, positions_m: none is given; pass positions= in object pixels, or positions_m="),
-        ({"positions": GRID, "positions_m": METRES}, r"positions, positions_m: both are given"),
+        ({}, r"positions, positions_m: pass one: in object pixels, or in metres"),
+        ({"positions": GRID, "positions_m": METRES}, r"positions, positions_m: pass one"),
         ({"positions_m": METRES}, r"positions_m: the object's pixel is unknown; pass pixel_m=, or energy"),
         ({"positions_m": METRES, "pixel_m": 5e-8, **LENGTHS}, r"pixel_m: follows from wavelength, distance"),
         ({"positions_m": METRES[1:], "pixel_m": 5e-8}, r"positions_m has shape \(34, 2\); must be \(35, 2\)"),

@@ -20,9 +20,8 @@ def test_a_finished_run(tmp_path):
     assert (record.name, record.state, record.seconds) == ("mine", FINISHED, 33.0)
     assert record.ended.isoformat() == "2024-02-03T04:05:06+00:00"
     assert not record.missing and not record.settings
-    scan = record.scan
-    assert (scan.name, scan.product, scan.pixel_m) == ("a", "solver", (2e-8, 2e-8))
-    assert scan.read("solver").probe.shape == (2, 16, 16)
+    assert (record.scan, record.product, record.pixel_m) == ("a", "solver", (2e-8, 2e-8))
+    assert record.read("solver").probe.shape == (2, 16, 16)
 
 
 def test_a_folder_without_a_run_is_refused(tmp_path):
@@ -35,7 +34,7 @@ def test_damaged_scores_are_said_and_raise_nothing(tmp_path, text):
     run = write_run(tmp_path / "run")
     (run / "metrics.json").write_text(text)
     record = gather(run)
-    assert record.state == ENDED and record.scan.product == "solver"
+    assert record.state == ENDED and record.product == "solver"
     assert any(line.startswith("metrics.json: is damaged") for line in record.missing)
 
 
@@ -43,9 +42,9 @@ def test_a_damaged_reconstruction_is_none(tmp_path):
     run = write_run(tmp_path / "run")
     path = run / "recons/solver/recon.npz"
     path.write_bytes(path.read_bytes()[:500])
-    assert gather(run).scan.read("solver") is None
+    assert gather(run).read("solver") is None
     np.savez(path, object=np.ones((4, 4), np.complex64), mask=np.ones((4, 4), bool))
-    assert gather(run).scan.read("solver") is None
+    assert gather(run).read("solver") is None
 
 
 @pytest.mark.parametrize(

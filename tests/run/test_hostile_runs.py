@@ -44,8 +44,8 @@ def written(name, content):
     return lambda run: (run / name).write_bytes(data)
 
 
-def removed(*names):
-    return lambda run: [(run / name).unlink() for name in names]
+def removed(name):
+    return lambda run: (run / name).unlink()
 
 
 def cut(name):
@@ -124,10 +124,6 @@ CASES = {
     "odd support": (setup_with(support=31), r"setup.npz: support=31; must be even and at most"),
     "another group": (setup_with(group_size=9), r"setup.npz: group_size=9, .* config.yaml makes"),
     "no groups": (setup_with(offsets=np.zeros((0, 2))), r"setup.npz: group_size=4, .* 0 offsets"),
-    "several": (
-        removed("pinn/setup.npz", "pinn/weights.npz"),
-        r"weights.npz: no such file; setup.npz: no such file",
-    ),
 }
 
 

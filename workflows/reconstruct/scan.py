@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from ptycho.align.aligned import RunContext
 from ptycho.align.cached import align
@@ -171,46 +172,41 @@ def draw(
 ) -> None:
     """The objects with a scale bar, the probe, the error map, the misfit, half-scan FRC and the losses."""
     pixel, recons, halves = prepared.scan.pixel.metres, done.reconstructions, done.halves
+    last = next(reversed(recons))
+    best, fit = recons[done.product], done.fits[last]
+
+    def store(name: str, figure: Figure) -> None:
+        folder.figure(names.figure(name), figure)
+
     with folder.timed("drawing"):
-        for name, reconstruction in recons.items():
-            image = scan_figures.draw_reconstruction(
-                picture_of(reconstruction, prepared), pixel, _title(name, result[name])
-            )
-            folder.figure(names.figure(f"amp_phase_{name}"), image)
+        pictures = {name: picture_of(reconstruction, prepared) for name, reconstruction in recons.items()}
+        titled = {_title(name, result[name]): picture for name, picture in pictures.items()}
+        for name, (title, picture) in zip(pictures, titled.items(), strict=True):
+            store(f"amp_phase_{name}", scan_figures.draw_reconstruction(picture, pixel, title))
         if len(recons) > 1:
-            pictures = {
-                _title(name, result[name]): picture_of(reconstruction, prepared)
-                for name, reconstruction in recons.items()
-            }
-            folder.figure(names.figure("side_by_side"), scan_figures.side_by_side(pictures, pixel))
-        best = recons[done.product]
-        if best.errors is not None:
-            illuminated, sigma = well_illuminated(best, prepared) & best.covered, best.errors
+            store("side_by_side", scan_figures.side_by_side(titled, pixel))
+        if (sigma := best.errors) is not None:
+            illuminated = well_illuminated(best, prepared) & best.covered
             title = f"{done.product}: one standard deviation by the noise of the patterns"
-            image = scan_figures.draw_errors(sigma.amplitude[0], sigma.phase[0], illuminated, pixel, title)
-            folder.figure(names.figure("error_map"), image)
+            errors = sigma.amplitude[0], sigma.phase[0]
+            store("error_map", scan_figures.draw_errors(*errors, illuminated, pixel, title))
         if done.caustic is not None:
-            folder.figure(names.figure("probe_caustic"), draw_caustic(done.caustic, f"{done.product}: probe"))
+            store("probe_caustic", draw_caustic(done.caustic, f"{done.product}: probe"))
         if best.slices is not None:
-            slice_pictures = [
-                picture_of(replace(best, objects=layer[None]), prepared) for layer in best.slices
-            ]
+            layers = [picture_of(replace(best, objects=layer[None]), prepared) for layer in best.slices]
             title = f"{done.product}: slices along the beam"
-            folder.figure(names.figure("slices"), scan_figures.draw_slices(slice_pictures, pixel, title))
-        if best.beam is not None and best.beam.opr_modes is not None and best.beam.opr_weights is not None:
-            varied = best.beam.probe[0], best.beam.opr_modes, best.beam.opr_weights
-            title = f"{done.product}: the probe varies by {100 * best.beam.variation:.2g} % (rms)"
-            image = scan_figures.draw_variation(*varied, pixel, title)
-            folder.figure(names.figure("probe_variation"), image)
-        last = next(reversed(recons))
-        beam = prepared.beam_under(recons[last])
-        used, positions = done.fits[last].used, beam.positions[prepared.kept[done.fits[last].inspected]]
-        ratio = used.residual / np.maximum(used.measured, 1e-30)
-        causes = done.fits[last].causes
-        by_pixel = None if causes is None else causes.by_pixel
+            store("slices", scan_figures.draw_slices(layers, pixel, title))
+        if (beam := best.beam) is not None and beam.opr_modes is not None and beam.opr_weights is not None:
+            varied = beam.probe[0], beam.opr_modes, beam.opr_weights
+            title = f"{done.product}: the probe varies by {100 * beam.variation:.2g} % (rms)"
+            store("probe_variation", scan_figures.draw_variation(*varied, pixel, title))
+        places = prepared.beam_under(recons[last]).positions
+        positions = places[prepared.kept[fit.inspected]]
+        ratio = fit.used.residual / np.maximum(fit.used.measured, 1e-30)
+        by_pixel = None if fit.causes is None else fit.causes.by_pixel
         curve = None if halves is None else (halves.frequency, halves.curves)
         rows = {name: history.rows for name, history in histories.items()}
-        folder.figure(names.figure("quality"), quality(positions, ratio, curve, rows, by_pixel))
+        store("quality", quality(positions, ratio, curve, rows, by_pixel))
 
 
 def _title(name: str, row: dict[str, Any]) -> str:

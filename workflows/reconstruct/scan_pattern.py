@@ -84,31 +84,23 @@ def base_of(pattern: str) -> Path:
 def name_files(files: Sequence[str]) -> dict[str, str]:
     """Files by name: that of the file without its ending, with a number where several have the same."""
     stems = [Path(file).stem for file in files]
-    names = [
-        stem if stems.count(stem) == 1 else f"{stem}_{stems[: k + 1].count(stem)}"
-        for k, stem in enumerate(stems)
-    ]
-    if len(set(names)) < len(names):
-        raise ConfigError(f"data.file={list(files)}: two would be a run of the same name; rename one")
-    return dict(zip(names, files, strict=True))
+    counts = [(stem, stems.count(stem), stems[: k + 1].count(stem)) for k, stem in enumerate(stems)]
+    return _by_name([stem if total == 1 else f"{stem}_{number}" for stem, total, number in counts], files)
 
 
-def name_scans(pattern: str, files: list[str]) -> dict[str, str]:
+def name_scans(pattern: str, files: Sequence[str]) -> dict[str, str]:
     """Files by name: the path below the folder of the pattern, without the suffix that the pattern states.
 
     A name depends on nothing else, so that it stays when there are more scans.
-
-    Raises:
-        ConfigError: two have the same.
     """
     suffix, base = Path(pattern).suffix, base_of(pattern)
-    names: dict[str, str] = {}
-    for file in files:
-        inner = Path(file).relative_to(base)
-        name = str(inner).removesuffix(suffix).replace(os.sep, "-")[:MAX_NAME]
-        if name in names:
-            raise ConfigError(
-                f"data.file={pattern}: {names[name]} and {file} would both be the run {name}; rename one"
-            )
-        names[name] = file
-    return names
+    inner = [str(Path(file).relative_to(base)).removesuffix(suffix) for file in files]
+    return _by_name([name.replace(os.sep, "-")[:MAX_NAME] for name in inner], files)
+
+
+def _by_name(names: Sequence[str], files: Sequence[str]) -> dict[str, str]:
+    for k, name in enumerate(names):
+        if name in names[:k]:
+            other = files[names.index(name)]
+            raise ConfigError(f"data.file: {other} and {files[k]} would both be the run {name}; rename one")
+    return dict(zip(names, files, strict=True))

@@ -46,20 +46,16 @@ class LiveConfig:
     def __post_init__(self) -> None:
         watched, solver = self.resume is not None or bool(self.watch), self.solver
         check(watched, "watch", "null", "a file that grows, a folder (ends with /), or zmq://host:port")
-        if (solver.slices or 1) > 1:
+        beyond = {
+            "slices": (solver.slices or 1) > 1,
+            "probe_variation": bool(solver.probe_variation),
+            "regulariser": is_import_path(solver.regulariser),
+        }
+        for name in (name for name, specified in beyond.items() if specified):
             raise ConfigError(
-                f"solver.slices={solver.slices}: a live run has a thin object; set solver.slices=1, and "
-                "reconstruct slices from its file afterwards (scan_workflow.py)"
+                f"solver.{name}={getattr(solver, name)}: a live run has a thin object, a constant probe and "
+                "no code of your own; remove it, and use it in a run on its file afterwards (ptycho scan)"
             )
-        if solver.probe_variation:
-            raise ConfigError(
-                f"solver.probe_variation={solver.probe_variation}: the probe of a live run is constant; "
-                "set solver.probe_variation=0 or null, and let it vary afterwards (scan_workflow.py)"
-            )
-        if is_import_path(solver.regulariser):
-            known = ", ".join(SolverConfig.REGULARISERS)
-            why = f"a live run takes no code of your own; must be one of {known}"
-            raise ConfigError(f"solver.regulariser={solver.regulariser}: {why}")
 
     def run(self, data: DataConfig, folder: str) -> ScanRunConfig:
         """The run that follows, on a scan that the section ``data`` names."""

@@ -146,7 +146,7 @@ def _show_verdict(folder: Path) -> None:
     record = gather(folder)
     if not (record.scan and (folder / page.NUMBERS).is_file()):
         return
-    verdict = verdict_of(record, record.scan)
+    verdict = verdict_of(record)
     reasons = "; ".join(f"{reason.flag} ({reason.means})" for reason in verdict.reasons)
     sentence = f"{verdict.sentence.removesuffix('.')}: {reasons}." if reasons else verdict.sentence
     report = names.REPORT if (folder / names.REPORT).is_file() else ""

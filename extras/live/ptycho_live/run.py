@@ -19,12 +19,11 @@ from ptycho.files.atomic import WriteError, write_atomically
 from ptycho.preparation.dataset import FEWEST
 from ptycho.preparation.prepare import interpret
 from ptycho_live import page
+from ptycho_live.arrivals import ScanTable
 from ptycho_live.collecting import Collector
-from ptycho_live.final_fit import final_positions, finish
-from ptycho_live.joining import ScanTable
+from ptycho_live.fitting import final_positions, finish, improve, score, steps_of
 from ptycho_live.state import LiveOptions, LiveState, begin, extend
 from ptycho_live.store import Store
-from ptycho_live.update import improve, score, steps_of
 
 log = logging.getLogger(__name__)
 RESULT = "live.npz"

@@ -19,8 +19,7 @@ from ptycho.files.file_array import gather
 from ptycho.readers.raw_scan import RawScan, ReadOptions
 from ptycho.readers.table import open_scan
 from ptycho_live import scan_file
-from ptycho_live.arrivals import FRAME, NO_POSITIONS, UNDESCRIBED, Description, Frame
-from ptycho_live.joining import ScanTable
+from ptycho_live.arrivals import FRAME, NO_POSITIONS, UNDESCRIBED, Description, Frame, ScanTable
 
 NAME = "scan.h5"
 

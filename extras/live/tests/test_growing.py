@@ -13,14 +13,12 @@ from ptycho.config.data import DataConfig
 from ptycho.evaluation.metrics import align
 from ptycho.readers.raw_scan import RawScan
 from ptycho.reconstruction.estimate import Refine
-from ptycho.reconstruction.solver import OBJECT_ALONE
 from ptycho.scan.dataset import MARGIN
 from ptycho.scan.probe import make_probe
 from ptycho.simulation.measured_like import ScanSettings, simulate_measured_like
-from ptycho_live import final_fit
-from ptycho_live.final_fit import Stage, final_positions, finish, is_still
+from ptycho_live import fitting
+from ptycho_live.fitting import choose, final_positions, finish, improve, is_still, score, stages_of, steps_of
 from ptycho_live.state import LiveOptions, begin, extend
-from ptycho_live.update import choose, improve, score, steps_of
 
 N, COUNT, FIRST = 32, 120, 40  # side of the patterns, how many, and how many settle the rest
 OPTIONS = LiveOptions()
@@ -159,7 +157,7 @@ def test_new_patterns_are_chosen_first_with_their_neighbours_and_wait_in_a_sweep
 def clock(monkeypatch):
     """A clock that advances by 0.01 s per reading: the same steps on any machine."""
     ticks = itertools.count()
-    monkeypatch.setattr(final_fit, "time", SimpleNamespace(monotonic=lambda: next(ticks) / 100))
+    monkeypatch.setattr(fitting, "time", SimpleNamespace(monotonic=lambda: next(ticks) / 100))
 
 
 def test_all_together_in_the_end_explain_more(scan, half, clock):
@@ -171,13 +169,13 @@ def test_all_together_in_the_end_explain_more(scan, half, clock):
     assert error(last, scan[2]) < 1.2 * error(state, scan[2])
 
 
-def test_a_stage_that_explains_less_is_not_kept(scan, half, clock):
-    def spoil(objective, estimate, watch):
-        return replace(estimate, object=np.ones_like(estimate.object))
+def test_a_stage_that_explains_less_is_not_kept(scan, half, clock, monkeypatch):
+    def first_then_spoil(limit, stage, objective, estimate, options):
+        spoilt = stage != stages_of(half)[0]
+        return replace(estimate, object=np.ones_like(estimate.object)) if spoilt else estimate
 
-    stages = [Stage(0.5, OBJECT_ALONE, lambda objective, estimate, watch: estimate)]
-    stages += [Stage(0.5, OBJECT_ALONE, spoil)]
-    (only,) = finish(half, seconds=1.0, speed=100, stages=stages)
+    monkeypatch.setattr(fitting, "fit_until", first_then_spoil)
+    (only,) = finish(half, seconds=1.0, speed=100)
     assert score(only) == pytest.approx(score(half), rel=0.1)
 
 
@@ -205,7 +203,7 @@ def test_frames_with_numbers_that_are_not_finite_are_skipped(scan):
 
 
 def test_a_scan_that_is_too_large_goes_on_in_parts(scan, half, monkeypatch, clock):
-    monkeypatch.setattr(final_fit, "block_patterns", lambda N: 1)
+    monkeypatch.setattr(fitting, "block_patterns", lambda N: 1)
     *_, last = finish(half, seconds=0.1, speed=100)
     assert last.patterns["visits"].sum() > half.patterns["visits"].sum()
     assert steps_of(half, 0) == OPTIONS.steps

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from ptycho_live.arrivals import BY_TIME, FRAME, make_positions
-from ptycho_live.joining import ScanTable
+from ptycho_live.arrivals import BY_TIME, FRAME, ScanTable, make_positions
 
 
 def frames(numbers, times=np.nan):

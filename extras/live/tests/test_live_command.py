@@ -41,7 +41,7 @@ def call(script, *words):
         (["watch=x.h5", "timeout_s=0"], "timeout_s=0"),
         (["watch=x.h5", "data.unit=furlong"], "data.unit=furlong"),
         (["watch=x.h5", "solver.slices=2", "solver.slice_thickness_m=3e-6"], "slices=2: a live run"),
-        (["watch=x.h5", "solver.probe_variation=2"], "probe_variation=2: the probe of a live run"),
+        (["watch=x.h5", "solver.probe_variation=2"], "probe_variation=2: a live run"),
         (["resume=nowhere"], "resume=nowhere: holds no live run"),
     ],
 )

@@ -9,8 +9,7 @@ import pytest
 from ptycho.config import ConfigError
 from ptycho.config.data import DataConfig
 from ptycho.readers.table import open_raw
-from ptycho_live.replay import Fault, schedule
-from ptycho_live.replay_command import ReplayConfig, replay
+from ptycho_live.replay_command import Fault, ReplayConfig, replay, schedule
 
 COUNTS = np.random.default_rng(0).poisson(50, (9, 16, 18)).astype(np.uint16)
 

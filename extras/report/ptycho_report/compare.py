@@ -15,7 +15,7 @@ from ptycho.evaluation.frc import Curve, frc
 from ptycho.evaluation.scan_figures import Ends, ends_of, phase_ends
 from ptycho.report.entries import Entry, held_out_of
 from ptycho.report.gather import GRID_LINES, StoredRecon, number
-from ptycho.scan.comparison import DIFFERENT, Comparison, compare
+from ptycho.scan.comparison import DIFFERENT, compare
 from ptycho.scan.ramp import levelled
 from ptycho_report.pictures import DIVERGING, GREY, Picture, coloured, coloured_phase
 from ptycho_report.scan_charts import Chart, chart
@@ -55,7 +55,7 @@ def group_entries(entries: Sequence[Entry]) -> list[Group]:
     """Group the entries of one scan; of scans that only one run has there is no group."""
     groups: dict[tuple[str, ...], list[Entry]] = {}
     for entry in entries:
-        if entry.scan.product:
+        if entry.record.product:
             groups.setdefault(entry.same_scan, []).append(entry)
     return [_group(same) for same in groups.values() if len(same) > 1]
 
@@ -63,7 +63,7 @@ def group_entries(entries: Sequence[Entry]) -> list[Group]:
 def score_of(entry: Entry) -> tuple[float, str]:
     """Return what entries of a scan are ordered by, the smallest first, and what it is called."""
     if entry.record.kind == GRID_LINES:
-        ssim = entry.row.get("ssim")
+        ssim = entry.record.row.get("ssim")
         values = map(number, ssim if isinstance(ssim, list) else [])
         known = [value for value in values if value is not None]
         return (-float(np.mean(known)) if known else np.inf), "mean SSIM with the truth"
@@ -72,7 +72,7 @@ def score_of(entry: Entry) -> tuple[float, str]:
         ("r_free", "R-factor of the held-out patterns"),
         ("r_factor", "R-factor"),
     ):
-        if (value := number(entry.row.get(name))) is not None:
+        if (value := number(entry.record.row.get(name))) is not None:
             return value, text
     return np.inf, "nothing that was stored"
 
@@ -84,8 +84,8 @@ def _group(entries: list[Entry]) -> Group:
         ordered = sorted(entries, key=lambda entry: (score_of(entry)[0], held_out_of(entry) is None))
     else:
         ordered = entries
-    best, product = ordered[0], ordered[0].scan.read(ordered[0].scan.product)
-    title = best.scan.name if best.record.kind != GRID_LINES else "test images of one truth"
+    best, product = ordered[0], ordered[0].record.read(ordered[0].record.product)
+    title = best.record.scan if best.record.kind != GRID_LINES else "test images of one truth"
     if product is None:
         rows = [Seen(entry, verdict(entry, best), "not readable") for entry in ordered]
         return Group(title, common, tuple(rows), None)
@@ -117,38 +117,26 @@ def _limit(parts: list[np.ndarray], ends: Ends, share: float = 1e-3, quantile: f
     return float(np.median([value for value in large if value > least] or [least]))
 
 
-def verdict(entry: Entry, best: Entry) -> str:
-    """Return how an entry stands against the best of its scan, in words, with the error of the difference."""
+def verdict(entry: Entry, best: Entry, fewest: int = 3) -> str:
+    """Return how an entry stands against the best of its scan, in words, with the error of the difference.
+
+    The patterns that both held out are compared pairwise; of fewer than ``fewest`` nothing is said.
+    """
     if entry is best:
         return "the best of these"
     if entry.record.kind == GRID_LINES:
         mine, theirs = -score_of(entry)[0], -score_of(best)[0]
         return f"mean SSIM {mine:.4f} against {theirs:.4f}; of one seed, without an error"
-    result = compare_held_out(entry, best)
-    if isinstance(result, str):
-        return result
-    count = len(common_patterns(entry, best)[0])
+    own, other = held_out_of(entry), held_out_of(best)
+    if own is None or other is None:
+        return "cannot be compared: a run did not store the deviance of each held-out pattern"
+    shared, first, second = np.intersect1d(own[0], other[0], return_indices=True)
+    if len(shared) < fewest:
+        return "cannot be compared: the runs held out different patterns (seed, holdout_fraction)"
+    result = compare(other[1][second], own[1][first])
     better = "worse" if result.passes(DIFFERENT) else "no difference beyond its error"
     gain = f"{result.gain:.4g} ± {result.error:.2g} more deviance per pixel"
-    return f"{better}: {gain} on {count} patterns that both held out"
-
-
-def compare_held_out(entry: Entry, best: Entry, fewest: int = 3) -> Comparison | str:
-    """Return what the best explains better of the patterns that both held out, pairwise; or why not."""
-    if held_out_of(entry) is None or held_out_of(best) is None:
-        return "cannot be compared: a run did not store the deviance of each held-out pattern"
-    one, two = common_patterns(entry, best)
-    if len(one) < fewest:
-        return "cannot be compared: the runs held out different patterns (seed, holdout_fraction)"
-    return compare(two, one)
-
-
-def common_patterns(entry: Entry, best: Entry) -> tuple[np.ndarray, np.ndarray]:
-    """Return deviances ``(n,)`` of the patterns that both held out, in one order."""
-    none = np.zeros(0, int), np.zeros(0)
-    (one, mine), (two, theirs) = held_out_of(entry) or none, held_out_of(best) or none
-    _, first, second = np.intersect1d(one, two, return_indices=True)
-    return mine[first], theirs[second]
+    return f"{better}: {gain} on {len(shared)} patterns that both held out"
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,7 +203,7 @@ def align_to(frame: Frame, entry: Entry, best: Entry, same_pixel: float = 0.01, 
 
     Not if their pixels differ by more than ``same_pixel`` of them, or it shows less than ``overlap`` of it.
     """
-    product, seen = entry.scan.read(entry.scan.product), Seen(entry, verdict(entry, best))
+    product, seen = entry.record.read(entry.record.product), Seen(entry, verdict(entry, best))
     if product is None:
         return replace(seen, note="its object cannot be read")
     image, mask = level_part(product)

@@ -25,7 +25,7 @@ from ptycho.evaluation.caustic import Caustic, draw_caustic
 from ptycho.evaluation.display import ORIENTATION, shrink, shrink_phase
 from ptycho.files.atomic import write_atomically
 from ptycho.report.entries import Entry, differing
-from ptycho.report.gather import GRID_LINES, RunRecord, ScanRecord, StoredRecon, section
+from ptycho.report.gather import GRID_LINES, RunRecord, StoredRecon, section
 from ptycho.report.wording import key_figures, score_text, size_text, time_text, verdict_of
 from ptycho.run import names
 from ptycho.run.record import check_output, is_page
@@ -53,24 +53,24 @@ FIGURES = {
 }
 
 
-def view_of(record: RunRecord, scan: ScanRecord) -> dict[str, Any]:
+def view_of(record: RunRecord) -> dict[str, Any]:
     """Return everything that is drawn of the scan of a run, for the template; what there is not is empty."""
-    product = scan.read(scan.product) if scan.product else None
-    findings = [(what, *_pair(value)) for what, value in section(scan.metrics, "findings").items()]
+    product = record.read(record.product) if record.product else None
+    findings = [(what, *_pair(value)) for what, value in section(record.metrics, "findings").items()]
     decided = [one for one in findings if one[0].startswith("solver: ")]
-    warnings, lines = scan.metrics.get("warnings"), record.kind == GRID_LINES
+    warnings, lines = record.metrics.get("warnings"), record.kind == GRID_LINES
     return {
-        "name": scan.name,
-        "product": scan.product,
-        "verdict": verdict_of(record, scan),
-        "figures": key_figures(record, scan),
-        "rows": scan.rows,
+        "name": record.scan,
+        "product": record.product,
+        "verdict": verdict_of(record),
+        "figures": key_figures(record),
+        "rows": record.rows,
         "findings": [one for one in findings if one not in decided],
         "decisions": [(what.removeprefix("solver: "), value, why) for what, value, why in decided],
         "warnings": warnings if isinstance(warnings, list) else [],
-        "pictures": [*(_stored_figures(record) if lines else _drawn_again(scan, product))],
+        "pictures": [*(_stored_figures(record) if lines else _drawn_again(record, product))],
         **dict.fromkeys(("amplitude", "maps", "modes", "others", "charts")),
-        **({} if product is None else _drawn(record, scan, product)),
+        **({} if product is None else _drawn(record, product)),
     }
 
 
@@ -79,14 +79,14 @@ def _pair(value: object) -> tuple[str, str]:
     return (str(value[0]), str(value[1])) if fits else (str(value), "")  # type: ignore[index]
 
 
-def _drawn(record: RunRecord, scan: ScanRecord, made: StoredRecon, side: int = 640, most: int = 500) -> dict:
+def _drawn(record: RunRecord, made: StoredRecon, side: int = 640, most: int = 500) -> dict:
     """What is drawn of the arrays of the product.
 
     ``side``, ``most``: pixels along the side of a map that is read out, and residues that are marked.
     """
     picture = picture_of(made)
     amplitude, phase, grey, colour = picture.amplitude, picture.phase, picture.grey, picture.colour
-    pixel = 1e9 * scan.pixel_m[1] if scan.pixel_m else None
+    pixel = 1e9 * record.pixel_m[1] if record.pixel_m else None
     title = ", ".join(filter(None, ("phase", phase.kind)))
     maps = [
         readable("amplitude", amplitude, grey, GREY, "", side),
@@ -110,8 +110,8 @@ def _drawn(record: RunRecord, scan: ScanRecord, made: StoredRecon, side: int = 6
         "map_pixel_nm": pixel and pixel * picture.pixels * amplitude.shape[1] / maps[0].width,
         "modes": [*_modes(made, pixel)],
         "wheel": "" if made.probe is None else colour_wheel(),
-        "others": [*_others(scan, picture)],
-        "charts": [*charts_of(record.path, scan, made)],
+        "others": [*_others(record, picture)],
+        "charts": [*charts_of(record, made)],
     }
 
 
@@ -138,10 +138,10 @@ def _modes(made: StoredRecon, pixel_nm: float | None, most: int = 6) -> Iterator
         yield coloured_wave(wave, pixel_nm), f"mode {k + 1}", float(part / max(power.sum(), 1e-300))
 
 
-def _others(scan: ScanRecord, product: scan_figures.Picture) -> Iterator[Chart]:
+def _others(record: RunRecord, product: scan_figures.Picture) -> Iterator[Chart]:
     """The other reconstructions of the scan, amplitude and phase, with the scales of the product."""
-    for name in scan.recons:
-        reconstruction = scan.read(name) if name != scan.product else None
+    for name in record.recons:
+        reconstruction = record.read(name) if name != record.product else None
         if reconstruction is None:
             continue
         title, side = TITLES.get(name, name), HERO // 2
@@ -152,18 +152,18 @@ def _others(scan: ScanRecord, product: scan_figures.Picture) -> Iterator[Chart]:
         yield Chart(title, palette_png(phase, picture.colour, picture.phase.colours))
 
 
-def _drawn_again(scan: ScanRecord, made: StoredRecon | None) -> Iterator[Chart]:
+def _drawn_again(record: RunRecord, made: StoredRecon | None) -> Iterator[Chart]:
     """The probe through its focus, and how it varies, drawn as in the folder of the run."""
-    if (focus := Caustic.of_arrays(scan.assessment)) is not None:
+    if (focus := Caustic.of_arrays(record.assessment)) is not None:
         caption = (
             "Intensity of the strongest probe mode along the beam, around the sample, in two cuts. A good "
             "focus is one narrow waist. If it is elsewhere in the other cut, the optic is astigmatic."
         )
-        yield Chart("probe_caustic", figure_uri(draw_caustic(focus, f"{scan.product}: probe")), caption)
+        yield Chart("probe_caustic", figure_uri(draw_caustic(focus, f"{record.product}: probe")), caption)
     if made is None or made.probe is None or made.opr_modes is None or made.opr_weights is None:
         return
     varied = made.probe[0], made.opr_modes, made.opr_weights
-    figure = scan_figures.draw_variation(*varied, scan.pixel_m, "Variation of the probe")
+    figure = scan_figures.draw_variation(*varied, record.pixel_m, "Variation of the probe")
     caption = (
         "The first mode of the probe in the first and the last pattern, the OPR modes by which it varies, "
         "and their weights over the scan. A slow drift comes from the optics or the source; a step is a "
@@ -188,7 +188,7 @@ STYLE, VIEWER, TABLE, BLINK = "style.css", "viewer.js", "table.js", "blink.js"
 
 def report_page(record: RunRecord) -> str:
     """Return the page of a run."""
-    view = None if record.scan is None else view_of(record, record.scan)
+    view = view_of(record) if record.scan else None
     charts = [*losses(record.path)] if view is None else []
     values = {"run": record, "scan": view, "charts": charts}
     return render("report.html", (VIEWER, TABLE), orientation=ORIENTATION, **values)

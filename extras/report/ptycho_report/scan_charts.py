@@ -22,7 +22,7 @@ from ptycho.evaluation.figures import (
     draw_shifts,
 )
 from ptycho.evaluation.frc import DIRECTIONS
-from ptycho.report.gather import ScanRecord, StoredRecon, number, section
+from ptycho.report.gather import RunRecord, StoredRecon, number, section
 from ptycho.run import names
 from ptycho_report.pictures import figure_uri
 
@@ -44,15 +44,15 @@ def chart(title: str, caption: str, draw: Callable[[Axes], object]) -> Chart:
     return Chart(title, figure_uri(figure), caption)
 
 
-def charts_of(run: Path, scan: ScanRecord, made: StoredRecon) -> Iterator[Chart]:
+def charts_of(record: RunRecord, made: StoredRecon) -> Iterator[Chart]:
     """Yield every chart whose numbers the run has stored."""
     if made.positions is not None and len(made.positions) > 2:
-        yield from _moves(scan, made.positions)
-        yield from _misfits(scan, made.positions)
-    yield from _detector(scan)
-    yield from _halves(scan)
-    yield from _course(scan)
-    yield from losses(run)
+        yield from _moves(record, made.positions)
+        yield from _misfits(record, made.positions)
+    yield from _detector(record)
+    yield from _halves(record)
+    yield from _course(record)
+    yield from losses(record.path)
     if made.flux is not None and made.flux.ndim == 1 and np.ptp(made.flux) > 1e-6:
         flux = made.flux.astype(float) ** 2 / np.mean(made.flux.astype(float) ** 2)
         yield chart(
@@ -63,18 +63,18 @@ def charts_of(run: Path, scan: ScanRecord, made: StoredRecon) -> Iterator[Chart]
         )
 
 
-def _places(scan: ScanRecord, positions: np.ndarray) -> tuple[np.ndarray, str, float]:
+def _places(record: RunRecord, positions: np.ndarray) -> tuple[np.ndarray, str, float]:
     """Positions from their corner in a readable unit, with its name, and how many of it a pixel has."""
     corner = positions - positions.min(axis=0)
-    if scan.pixel_m is None:
+    if record.pixel_m is None:
         return corner, "px", 1.0
-    micrometres = 1e6 * np.array(scan.pixel_m)
+    micrometres = 1e6 * np.array(record.pixel_m)
     size, unit = (1e3, "nm") if np.max(corner * micrometres) < 0.5 else (1.0, "µm")
     return corner * micrometres * size, unit, float(micrometres.mean() * size)
 
 
-def _moves(scan: ScanRecord, positions: np.ndarray, still_px: float = 0.005) -> Iterator[Chart]:
-    given = scan.assessment.get("nominal_positions")
+def _moves(record: RunRecord, positions: np.ndarray, still_px: float = 0.005) -> Iterator[Chart]:
+    given = record.assessment.get("nominal_positions")
     if given is None or given.shape != positions.shape:
         return
     moves = (positions - given).astype(float)
@@ -82,11 +82,11 @@ def _moves(scan: ScanRecord, positions: np.ndarray, still_px: float = 0.005) -> 
     rms = float(np.sqrt(np.mean(moves**2)))
     if rms < still_px:
         return
-    places, unit, per_pixel = _places(scan, given)
+    places, unit, per_pixel = _places(record, given)
     spacing = np.sqrt(np.prod(np.maximum(np.ptp(places, axis=0), 1e-9)) / len(places))
     longest = float(np.quantile(np.linalg.norm(moves, axis=1), 0.9)) * per_pixel
     times = round_down(spacing / longest)
-    label = f"{rms:.2f} px" + (f" ({length_text(1e9 * rms * max(scan.pixel_m))})" if scan.pixel_m else "")
+    label = f"{rms:.2f} px" + (f" ({length_text(1e9 * rms * max(record.pixel_m))})" if record.pixel_m else "")
     yield chart(
         "Position correction",
         "Arrows point from the nominal to the refined position; they are drawn "
@@ -97,13 +97,15 @@ def _moves(scan: ScanRecord, positions: np.ndarray, still_px: float = 0.005) -> 
     )
 
 
-def _misfits(scan: ScanRecord, positions: np.ndarray) -> Iterator[Chart]:
-    values, patterns = (scan.assessment.get(f"{scan.product}_{part}") for part in ("r_factor", "patterns"))
+def _misfits(record: RunRecord, positions: np.ndarray) -> Iterator[Chart]:
+    values, patterns = (
+        record.assessment.get(f"{record.product}_{part}") for part in ("r_factor", "patterns")
+    )
     if values is None or patterns is None or values.shape != patterns.shape or not len(patterns):
         return
     if patterns.dtype.kind not in "iu" or patterns.max() >= len(positions) or patterns.min() < 0:
         return
-    places, unit, _ = _places(scan, positions)
+    places, unit, _ = _places(record, positions)
     worst = ", ".join(f"{patterns[k]} ({values[k]:.3f})" for k in np.argsort(values)[:-4:-1])
     yield chart(
         "Misfit of each pattern",
@@ -113,8 +115,8 @@ def _misfits(scan: ScanRecord, positions: np.ndarray) -> Iterator[Chart]:
     )
 
 
-def _detector(scan: ScanRecord) -> Iterator[Chart]:
-    misfit = scan.assessment.get(f"{scan.product}_misfit_by_pixel")
+def _detector(record: RunRecord) -> Iterator[Chart]:
+    misfit = record.assessment.get(f"{record.product}_misfit_by_pixel")
     if misfit is not None and misfit.ndim == 2 and misfit.size:
         yield chart(
             "Misfit on the detector",
@@ -125,12 +127,12 @@ def _detector(scan: ScanRecord) -> Iterator[Chart]:
         )
 
 
-def _halves(scan: ScanRecord) -> Iterator[Chart]:
-    x, y = scan.assessment.get("frequency"), scan.assessment.get("correlation")
+def _halves(record: RunRecord) -> Iterator[Chart]:
+    x, y = record.assessment.get("frequency"), record.assessment.get("correlation")
     if x is None or y is None or x.shape != y.shape or x.ndim != 1:
         return
-    halves = section(scan.metrics, "half_scan_frc")
-    sectors = ((name, scan.assessment.get(f"correlation_{key}")) for key, name in DIRECTIONS.items())
+    halves = section(record.metrics, "half_scan_frc")
+    sectors = ((name, record.assessment.get(f"correlation_{key}")) for key, name in DIRECTIONS.items())
     parts = {name: (x, z) for name, z in sectors if z is not None and z.shape == x.shape}
     ends = {"1/2": "frc50", "1/7": "frc1over7", "the half-bit curve": "frc_half_bit"}
     ends |= {f"1/2 along the {name}": f"frc50_{key}" for key, name in DIRECTIONS.items() if parts}
@@ -152,9 +154,9 @@ def _half_period(halves: dict, name: str) -> str:
     return "never below" if at is None else f"{at:.2f}"
 
 
-def _course(scan: ScanRecord, least: float = 1e-4) -> Iterator[Chart]:
+def _course(record: RunRecord, least: float = 1e-4) -> Iterator[Chart]:
     """The objective above its lowest value; ``least`` of its whole fall is distinguished."""
-    course = scan.assessment.get(f"{scan.product}_course")
+    course = record.assessment.get(f"{record.product}_course")
     if course is None or course.ndim != 1 or len(course) < 3 or not np.isfinite(course).all():
         return
     above = course - course.min() + max(float(np.ptp(course)), 1e-9) * least

@@ -58,7 +58,7 @@ def test_misfits_and_moves_are_where_their_patterns_are(tmp_path, monkeypatch):
         monkeypatch.setattr(f"ptycho_report.scan_charts.{name}", lambda _, *a, n=name: drawn.update({n: a}))
     assessment = {"solver_patterns": np.array([19, 0]), "solver_r_factor": np.array([0.2, 0.1])}
     record = gather(write_run(tmp_path / "run", assessment=assessment))
-    assert view_of(record, record.scan)["charts"]
+    assert view_of(record)["charts"]
     places, values, unit = drawn["draw_misfit"]
     found = positions_of().astype(float)
     np.testing.assert_allclose(places, 20 * (found - found.min(axis=0))[[19, 0]], rtol=1e-5)
@@ -80,7 +80,7 @@ def test_misfits_and_moves_are_where_their_patterns_are(tmp_path, monkeypatch):
 )
 def test_verdicts(tmp_path, flags, level, sentence):
     record = gather(write_run(tmp_path / "run", row={"flags": flags}))
-    verdict = view_of(record, record.scan)["verdict"]
+    verdict = view_of(record)["verdict"]
     assert verdict.level == level and sentence in verdict.sentence
     assert [reason.flag for reason in verdict.reasons] == sorted(
         (flag for flag in flags if flag in ("overfit", "amplitude_in_noise")), reverse=True

@@ -1,4 +1,4 @@
-"""One update of a live object: new patterns are fitted with their neighbours, the rest is held.
+"""Fits of a live object: new patterns with their neighbours while the rest is held; all in the end.
 
 Every cycle takes new patterns and the old ones nearest to them. If there are no new ones, it takes the
 pattern that was fitted least often and those nearest to it. It minimises
@@ -10,23 +10,32 @@ normal distribution about the present object (recursive Bayesian estimation with
 new patterns do not spoil the known part of the object, and a pixel that only they illuminate is refined. It
 starts from the mean of the illuminated pixels near it, phase included. The probe is refined with the object;
 its change is multiplied by the fraction of the patterns that this update fits.
+
+Once all patterns have come, they are fitted together, because no part of them determines phases that vary
+slowly over the scan: the object alone, then what else is refined, then the object near what a network takes
+it for; of each the share of the time that is left for it. A stage after the first is kept where the held-out
+patterns are explained better. A scan that is too large to be held goes on in parts.
 """
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 from scipy.spatial import cKDTree
 
+from ptycho.config.memory import block_patterns
 from ptycho.reconstruction.blocks import Block, block_of, cut
 from ptycho.reconstruction.estimate import Estimate, Refine
 from ptycho.reconstruction.holdout import HoldOut
+from ptycho.reconstruction.learned import Learned, StoredNetwork
+from ptycho.reconstruction.parameters import object_illumination
 from ptycho.reconstruction.prior import NO_PRIOR, Anchor, Prior
-from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit
-from ptycho.scan.windows import add_windows_to
-from ptycho_live.state import LiveState
+from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit, fit_learned, normalise
+from ptycho_live.state import LiveOptions, LiveState
 
 
 class Part(NamedTuple):
@@ -96,7 +105,7 @@ def _fit(state: LiveState, part: Part, steps: int) -> LiveState:
     """Fit patterns while the others, by an anchor, hold the object where they illuminate it."""
     (block, objective, start), options = part, state.options
     visits, illumination = state.patterns["visits"][block.patterns], state.illumination.copy()
-    others = np.maximum(illumination[block.window] - _illumination_of(state, block, visits > 1), 0)
+    others = np.maximum(illumination[block.window] - _illumination_of(state, part, visits > 1), 0)
     anchor = Anchor(start.object, np.float32(2 / objective.likelihood.photon**2) * others)
     objective = replace(objective, anchor=anchor)
     if not illumination.any():
@@ -105,18 +114,15 @@ def _fit(state: LiveState, part: Part, steps: int) -> LiveState:
     settled = bool(visits.min() > options.visits)
     refined = replace(state.refined, positions=state.refined.positions and settled)
     fitted = fit(objective, start, refined, steps, 0.0).estimate
-    illumination[block.window] += _illumination_of(state, block, visits == 1)
+    illumination[block.window] += _illumination_of(state, part, visits == 1)
     share = np.clip(len(block.patterns) / max(state.used, 1), options.least_probe_change, 1.0)
     return replace(put_back(state, block, fitted, share), illumination=illumination)
 
 
-def _illumination_of(state: LiveState, block: Block, counted: np.ndarray) -> np.ndarray:
-    """The illumination by those of a block's patterns that are ``counted (n,)``, on its window."""
-    illumination = np.zeros(block.shape, np.float32)
-    corners = np.round(state.nominal[block.patterns[counted]] - block.corner).astype(int)
-    intensity = np.sum(np.abs(state.estimate.modes) ** 2, axis=0)
-    add_windows_to(illumination, np.broadcast_to(intensity, (len(corners), *intensity.shape)), corners)
-    return illumination
+def _illumination_of(state: LiveState, part: Part, counted: np.ndarray) -> np.ndarray:
+    """The illumination by those of a part's patterns that are ``counted (n,)``, on its window."""
+    nominal = state.nominal[part.block.patterns[counted]] - part.block.corner
+    return object_illumination(replace(part.start.at(np.flatnonzero(counted)), positions=nominal))
 
 
 def put_back(state: LiveState, block: Block, fitted: Estimate, share: float = 1.0) -> LiveState:
@@ -151,3 +157,96 @@ def score(state: LiveState, refined: Refine = OBJECT_ALONE) -> float | None:
     if part is None:
         return None
     return float(HoldOut(part.objective.likelihood).score(part.start, refined).mean())
+
+
+class Over(Exception):
+    """Signal that the time of a stage is over."""
+
+
+class Stage(NamedTuple):
+    """A fit of all patterns."""
+
+    share: float  # of the time
+    refined: Refine
+    near_network: bool = False  # the object near what a network takes it for
+
+
+def finish(state: LiveState, seconds: float, speed: float) -> Iterator[LiveState]:
+    """Yield what all patterns lead to, after every stage, in about so many seconds.
+
+    ``speed``: pattern-steps per second, of a scan that goes on in parts.
+    """
+    options, until = state.options, time.monotonic() + seconds
+    fitted = np.flatnonzero(~state.patterns["held_out"])
+    large = len(fitted) > block_patterns(state.N)
+    whole = None if large else subproblem(state, fitted, options.final_regulariser)
+    if whole is None:
+        while time.monotonic() < until:
+            picture = min(until, time.monotonic() + options.part_s)
+            while time.monotonic() < picture:
+                state = improve(state, options.part_cycle_s * speed)
+            yield state
+        return
+    block, objective, reached = whole
+    stages, best = stages_of(state), np.inf  # the first stage is kept in any case
+    for k, stage in enumerate(stages):
+        left = sum(other.share for other in stages[k:])
+        limit = time.monotonic() + (until - time.monotonic()) * stage.share / left
+        estimate = fit_until(limit, stage, objective, reached, options)
+        candidate = put_back(state, block, estimate)
+        deviance = score(candidate, stage.refined) or 0.0
+        if deviance <= best:
+            state, reached, best = candidate, estimate, deviance
+            yield state
+
+
+def stages_of(state: LiveState) -> list[Stage]:
+    """Return the stages, without those whose parameters are not refined."""
+    refined = state.refined
+    stages = [Stage(0.4, OBJECT_ALONE)]
+    stages += [Stage(0.2, Refine(True))] if refined.probe else []
+    stages += [Stage(0.1, Refine(refined.probe, True))] if refined.positions and not is_still(state) else []
+    return [*stages, Stage(0.3, OBJECT_ALONE, near_network=True)]
+
+
+def fit_until(
+    limit: float, stage: Stage, objective: Objective, start: Estimate, options: LiveOptions
+) -> Estimate:
+    """Return where a stage is at the moment ``limit``, or at its end if that comes before."""
+    reached = start
+
+    def watch(estimate: Estimate, value: float) -> None:
+        nonlocal reached
+        reached = estimate
+        if time.monotonic() > limit:
+            raise Over
+
+    try:
+        if stage.near_network:
+            near = replace(objective, learned=Learned(StoredNetwork(), options.denoiser_weight))
+            return fit_learned(near, start, 1, watch, options.most_steps).estimate
+        return fit(objective, start, stage.refined, options.most_steps, watch=watch).estimate
+    except Over:
+        return normalise(reached, float(np.sum(np.abs(start.modes) ** 2, dtype=float)), stage.refined)
+
+
+def final_positions(state: LiveState) -> np.ndarray:
+    """Return corrections of the positions ``(J, 2)`` in object pixels, those of held-out patterns included.
+
+    Zero where positions were not refined, or hardly moved: what is left then is noise.
+    """
+    moves = state.moves
+    if not moves.any() or is_still(state):
+        return np.zeros_like(moves)
+    if (part := held_out(state)) is not None:
+        holdout = HoldOut(part.objective.likelihood)
+        placed = holdout.places(part.start, Refine(False, True, object=False))
+        moves[part.block.patterns] = placed.positions - part.start.positions
+    return moves
+
+
+def is_still(state: LiveState) -> bool:
+    """Return whether positions were refined while the object grew, and hardly moved."""
+    moves = np.linalg.norm(state.moves, axis=1)
+    moved = moves[moves > 0]
+    return len(moved) > len(moves) / 2 and float(np.median(moved)) < state.options.still_px
