@@ -209,7 +209,8 @@ def correct_positions(aligned: AlignedScan, context: RunContext) -> AlignedScan:
     if aligned.data.fresnel is not None:  # a near field moves with its positions
         return aligned
     view, scan, config = _downsampled(aligned.data), aligned.scan, aligned.config.data
-    geometry = find_geometry(scan, view.data, config, aligned.rotation.degrees, not aligned.estimated)
+    fixed, degrees = aligned.config.probe.learn is False, aligned.rotation.degrees
+    geometry = find_geometry(scan, view.data, config, degrees, not aligned.estimated, fixed)
     probe = None if geometry.probe is None else view.finer_probe(geometry.probe)
     if geometry.reversed_probe:
         probe = REVERSED.patterns(aligned.data.probe).conj()
@@ -272,7 +273,7 @@ def doubt_orientation(data: Dataset, config: DataConfig) -> Finding | None:
 
 
 def _turned(aligned: AlignedScan, config: DataConfig, context: RunContext) -> AlignedScan:
-    """Return an aligned scan as another ``config`` reads it, with its map and the probe of that."""
+    """Return an aligned scan as another ``config`` reads it, with its map and the probe that belongs to it."""
     again = read_again(aligned, config, context)
     if aligned.matrix is not None:
         again = again.mapped(aligned.matrix, None)
@@ -357,11 +358,15 @@ def _has_no_probe(aligned: AlignedScan) -> bool:
     return aligned.scan.probe is None and isinstance(aligned.config.probe, OwnProbe)
 
 
-def _may_have_another_probe(aligned: AlignedScan) -> bool:
-    """Return whether the probe is unknown, or parallax shows a curvature with which to compare it."""
-    config = aligned.config
+def _may_have_another_probe(aligned: AlignedScan, fewest: int = 48, least: float = 1.8) -> bool:
+    """Return whether the probe is unknown, or parallax shows a curvature with which to compare it.
+
+    ``fewest``, ``least``: patterns and measured values per parameter that this comparison needs.
+    """
+    config, data = aligned.config, aligned.data
     shown = bool(aligned.rotation.curvatures) and config.probe.learn is not False and config.run is None
-    return _has_no_probe(aligned) or shown
+    suffices = len(data.positions) >= fewest and values_per_parameter(data) >= least
+    return _has_no_probe(aligned) or (shown and suffices)
 
 
 def _suffices_for_trials(aligned: AlignedScan) -> bool:

@@ -128,7 +128,12 @@ def coarse_rotation(data: Dataset, is_open: bool, options: GeometryOptions = OPT
 
 
 def find_geometry(
-    scan: ScanGeometry, data: Dataset, config: DataConfig, degrees: float, known_probe: bool
+    scan: ScanGeometry,
+    data: Dataset,
+    config: DataConfig,
+    degrees: float,
+    known_probe: bool,
+    fixed_probe: bool = False,
 ) -> Geometry:
     """Decide about the positions of a scan.
 
@@ -137,6 +142,7 @@ def find_geometry(
         config: how the file was read.
         degrees: of :func:`coarse_rotation`.
         known_probe: the probe is more than an estimate.
+        fixed_probe: it is not refined, and so not reversed.
     """
     is_open, by_probe = rotation_is_open(scan, config), False
     if is_open and known_probe:
@@ -145,7 +151,7 @@ def find_geometry(
     if position_map is None:
         return Geometry()
     if is_open:
-        return _of_electrons(scan, config, position_map, known_probe, by_probe)
+        return _of_electrons(scan, config, position_map, known_probe, by_probe, fixed_probe)
     if not (position_map.turn_differs or position_map.scale_differs):
         return Geometry()
     matrix = clear_part(position_map)
@@ -166,24 +172,33 @@ def find_geometry(
 
 
 def _of_electrons(
-    scan: ScanGeometry, config: DataConfig, position_map: PositionMap, known_probe: bool, by_probe: bool
+    scan: ScanGeometry,
+    config: DataConfig,
+    position_map: PositionMap,
+    known_probe: bool,
+    by_probe: bool,
+    fixed_probe: bool,
 ) -> Geometry:
     """Apply the rotation; apply another scale with ``data.orientation=auto``, and otherwise report it."""
     skewness, scale_differs = position_map.skewness, position_map.scale_differs
     auto = config.orientation == "auto"
     matrix = clear_part(position_map) if auto and scale_differs else rotation(position_map.degrees)
     probe = None if known_probe else position_map.probe
-    negated = not by_probe and skewness < 0  # the same patterns are those of P*(−x) and of the object O*(−x)
-    if negated:
+    vague = abs(skewness) < OPTIONS.skewed
+    of_probe = by_probe or (known_probe and (fixed_probe or vague))
+    negated = skewness < 0 and not of_probe
+    if negated:  # P*(−x), positions negated and the object O*(−x): the same patterns
         matrix = -matrix
         probe = None if probe is None else REVERSED.patterns(probe).conj()
     phase = f"the phase, which atoms make larger (skewness {abs(skewness):.2f})"
-    why = "the initial probe" if by_probe else phase
+    why = "the initial probe" if of_probe else phase
+    if negated and known_probe:
+        why += ", by which the specified probe is reversed"
     value = f"{turn_in(matrix):.2f} ± {position_map.turn_error:.2f}°"
     value += f", scale {position_map.scale:.4f} ± {position_map.scale_error:.4f}"
     why = f"estimated from the patterns, the half turn from {why}; set data.rotation_deg=… to specify it"
     decisions = [Finding("rotation", value, why)]
-    if not by_probe and abs(skewness) < OPTIONS.skewed:
+    if not by_probe and vague:
         doubt = (
             f"rotation {value}: a further half turn explains the patterns equally well, and the phase of the "
             f"object hardly decides (skewness {abs(skewness):.2f}); set data.rotation_deg=…"

@@ -110,13 +110,12 @@ class _Search:
         best = best_of(tried)
         name, number = best.hypothesis
         start = scale_to_patterns(optics[name].probe(self.modulus, number), self.data)
-        sample = self._sample(start)
-        estimate = sample.fit_object(self.options.object_steps, self.options.probe_steps)
-        refined, probe = sample.trial(best.hypothesis, estimate), sample.beam_of(estimate).probe[0]
-        text = optics[name].text(number)
-        if np.log(refined.held_out / best.held_out).sum() > 0:  # few photons: noise was fitted
+        sample, text = self._sample(start), optics[name].text(number)
+        refined = refined_trial(sample, best, self.options)
+        if refined is best:
             return Guess(start, start, text, best, tuple(tried), best)
-        return Guess(scale_to_patterns(probe, self.data), start, text, best, tuple(tried), refined)
+        probe = scale_to_patterns(sample.beam_of(refined.estimate).probe[0], self.data)
+        return Guess(probe, start, text, best, tuple(tried), refined)
 
     def _sample(self, probe: np.ndarray) -> Sample:
         return Sample.of(replace(self.some, beam=self.some.beam.with_probe(probe)), self.trial)
@@ -142,20 +141,30 @@ def guess_lens(data: Dataset, curvatures: Sequence[float], clear: Rule = Rule(2.
     return search.refine(optics, others or tried[:2])
 
 
+def refined_trial(sample: Sample, trial: Trial, options: ProbeOptions = OPTIONS) -> Trial:
+    """Return a trial of the same probe after its refinement, or the trial itself.
+
+    Few photons let the refinement fit their noise, which makes held-out patterns less likely.
+    """
+    estimate = sample.fit_object(options.object_steps, options.probe_steps)
+    refined = sample.trial(trial.hypothesis, estimate)
+    return trial if np.log(refined.held_out / trial.held_out).sum() > 0 else refined
+
+
 def own_held_out(data: Dataset) -> np.ndarray:
     """Return deviances of held-out patterns under a scan's own probe, refined as an estimated one is.
 
     They are those of the patterns that estimates hold out, too. The rotation of electrons leaves a half turn
     open: the better of the two is taken.
     """
-    trial, deviances = TrialOptions(), []
-    some = middle(data, trial.count(data.N))
-    split = split_patterns(some.positions, len(some.positions) // trial.holdout_every, 0)
+    options, deviances = TrialOptions(), []
+    some = middle(data, options.count(data.N))
+    split = split_patterns(some.positions, len(some.positions) // options.holdout_every, 0)
     for sign in (1, -1):
         turned = place_anew(some, some.amplitudes[:], sign * some.positions, some.good)
-        sample = Sample.of(turned, trial, split)
-        estimate = sample.fit_object(OPTIONS.object_steps, OPTIONS.probe_steps)
-        deviances.append(sample.trial(sign, estimate).held_out)
+        sample = Sample.of(turned, options, split)
+        trial = sample.trial(sign, sample.fit_object(OPTIONS.steps))
+        deviances.append(refined_trial(sample, trial).held_out)
     return min(deviances, key=lambda held_out: held_out.mean())
 
 

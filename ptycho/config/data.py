@@ -197,7 +197,7 @@ class DataConfig:
     )
     saturation: Number | None = key(
         None,
-        "value at which a pixel saturates; a pixel that reaches it in any frame is masked; null: detected",
+        "value at which a pixel saturates; a pixel that reaches it in any frame is masked; null: unknown",
         gt=0,
     )
     hot_pixels: Flag = key(True, "mask the pixels that always or never count")

@@ -71,7 +71,7 @@ def find_good_pixels(raw: RawScan, config: DataConfig, frames: np.ndarray, sampl
         _drop_defects(pixels, raw, intensity)
         _refuse_nothing(pixels, len(sample))
     if config.saturation is None and saturates(intensity, pixels.good):
-        _drop_saturated(pixels, numbers)
+        pixels.decisions.append(_doubt_saturated(pixels, numbers))
     reasons = ", ".join(pixels.why)
     if pixels.good.mean() < 0.5:
         share = 100 * pixels.good.mean()
@@ -146,25 +146,21 @@ def _drop_defects(pixels: Pixels, raw: RawScan, intensity: np.ndarray) -> None:
     pixels.drop(dead, "dead in the data", key)
 
 
-def _drop_saturated(pixels: Pixels, numbers: np.ndarray, most: float = 0.1) -> None:
-    """Leave out pixels that reach the largest of ``numbers (K, H, W)``.
+def _doubt_saturated(pixels: Pixels, numbers: np.ndarray) -> Finding:
+    """Return a warning of pixels that reach the largest of ``numbers (K, H, W)``.
 
-    ``most``: share of the intensity from which on they stay, with a warning.
+    They are not masked: in a speckled far field, other pixels saturate in every frame, and together they may
+    hold most of the intensity.
     """
-    top = float(numbers.max(where=pixels.good, initial=0))
+    top = numbers.max(where=pixels.good, initial=0)
     at_top = (numbers == top) & pixels.good
     reached = at_top.any(axis=0)
-    share = pixels.mean[reached].sum() / pixels.mean[pixels.good].sum()
-    if share < most:
-        pixels.saturation = top
-        pixels.drop(reached, f"saturated at {top:g}", f"data.saturation={2 * top:g} keeps them")
-        return
-    text = (
-        f"the largest number, {top:g}, is held {at_top.sum()} times in the inspected frames: does the "
-        f"detector saturate? data.saturation={top:g} masks the {reached.sum()} pixels that reach it, "
-        f"{100 * share:.2g} % of the intensity; measure with less flux"
+    share = 100 * pixels.mean[reached].sum() / pixels.mean[pixels.good].sum()
+    return Finding.warning(
+        f"the largest number, {top:.17g}, is held {at_top.sum()} times in the inspected frames: does the "
+        f"detector saturate? data.saturation={top:.17g} masks pixels that reach it in any frame, here "
+        f"{reached.sum()} with {share:.2g} % of the intensity; measure with less flux"
     )
-    pixels.decisions.append(Finding.warning(text))
 
 
 def _refuse_nothing(pixels: Pixels, count: int) -> None:

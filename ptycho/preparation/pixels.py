@@ -84,18 +84,29 @@ def repeated(sample: np.ndarray, number: np.ndarray, fewest: int = 6) -> np.ndar
     return np.sum(sample == number, axis=0) >= max(len(sample) / 2, min(len(sample), fewest))
 
 
-def saturates(intensity: np.ndarray, good: np.ndarray, fewest: int = 20, least: float = 64.0) -> bool:
+def saturates(intensity: np.ndarray, good: np.ndarray, fewest: int = 20, least: float = 32.0) -> bool:
     """Return whether the largest intensity of frames ``(K, H, W)`` is held too often to be measured.
 
     Few numbers come near the largest one, unless they are cut there: more of the pixels ``good (H, W)`` hold
-    it than have at most three standard deviations of its photon noise less. It must be ``least`` photons, and
-    be held ``fewest`` times.
+    it than have at most three standard deviations of its photon noise less. A photon is taken for the
+    smallest positive number. Equal frames count once; a single pixel may be stuck, and frames that all hold
+    the number once were scaled to it.
+
+    Args:
+        fewest: times that the number must be held.
+        least: photons that it must stand for.
     """
-    numbers = intensity[:, good]
-    largest = numbers.max(initial=0)
-    held = np.count_nonzero(numbers == largest)
-    near = np.count_nonzero(numbers >= largest - 3 * np.sqrt(largest)) - held
-    return bool(largest >= least and held >= fewest and held > near)
+    frames = intensity[:, good]
+    frames = frames[np.unique(frames.sum(axis=1), return_index=True)[1]]
+    largest, photon = frames.max(initial=0), frames.min(where=frames > 0, initial=np.inf)
+    if largest < least * photon:
+        return False
+    at_top = frames == largest
+    held, of_frames = np.count_nonzero(at_top), np.count_nonzero(at_top, axis=1)
+    near = np.count_nonzero(frames >= largest - 3 * np.sqrt(largest * photon)) - held
+    scaled = of_frames.all() and np.median(of_frames) == 1
+    several = np.count_nonzero(at_top.any(axis=0)) > 1
+    return bool(held >= fewest and held > near and several and not scaled)
 
 
 def outlying_pixels(

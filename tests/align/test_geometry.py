@@ -61,10 +61,10 @@ def test_small_deviations_are_left_alone():
     np.testing.assert_allclose(clear_part(position_map(1.2 * rotation(0.5))), 1.2 * np.eye(2))
 
 
-def recorded(monkeypatch, found, degrees=0.0, told_probe=False, **keys):
+def recorded(monkeypatch, found, degrees=0.0, told_probe=False, fixed=False, **keys):
     monkeypatch.setattr(geometry, "find_map", lambda *arguments: found)
     config = DataConfig(file="x", **keys)
-    return find_geometry(interpreted(), None, config, degrees, told_probe)
+    return find_geometry(interpreted(), None, config, degrees, told_probe, fixed)
 
 
 def test_photons_are_flagged_or_corrected(monkeypatch):
@@ -110,5 +110,24 @@ def test_electrons_are_turned_so_that_atoms_are_bright(monkeypatch):
     rolled = np.roll(PROBE[::-1, ::-1], (1, 1), (0, 1)).conj()  # P*(−x) about sample N//2
     np.testing.assert_array_equal(mapped.probe, rolled)
     assert not mapped.reversed_probe
+
+
+@pytest.mark.parametrize(
+    ("skewness", "fixed", "reversed_probe"), [(-1.0, False, True), (-0.05, False, False), (-1.0, True, False)]
+)
+def test_a_specified_probe_is_reversed_if_atoms_are_clearly_dark(
+    monkeypatch, skewness, fixed, reversed_probe
+):
+    """Not for a phase that decides nothing, nor if it is not refined; here it distinguishes no half turn."""
+    monkeypatch.setattr(geometry, "_half_turn", lambda data, degrees: (degrees, False))
+    found = position_map(rotation(59), skewness=skewness)
+    turned = recorded(monkeypatch, found, told_probe=True, fixed=fixed, electrons_keV=80.0)
+    np.testing.assert_allclose(turned.matrix, rotation(-121 if reversed_probe else 59), atol=1e-9)
+    assert turned.reversed_probe is reversed_probe and turned.probe is None
+    assert ("is reversed" in str(turned.decisions[0])) is reversed_probe
+    assert (flags_of(turned.decisions) == [ORIENTATION]) is (skewness == -0.05)
+
+
+def test_electrons_with_an_unclear_phase_are_flagged(monkeypatch):
     vague = recorded(monkeypatch, position_map(rotation(59), skewness=0.05), electrons_keV=80.0)
     assert flags_of(vague.decisions) == [ORIENTATION]

@@ -115,9 +115,19 @@ def test_a_probe_of_another_defocus_is_replaced(defocused):
 
 
 @pytest.mark.parametrize("reverse", [False, True])
-def test_the_right_probe_is_kept_for_either_half_turn(defocused, reverse):
+@pytest.mark.parametrize("photons", [300, 1e5])
+def test_the_right_probe_is_kept_for_either_half_turn(defocused, photons, reverse):
     """P*(−x) and positions turned by 180° give the same patterns; rotation and probe are decided later."""
     probe = defocused[0].probe[0]
+    scan = scan_with(probe, seed=1, side=7, step=3, photons=photons)
     own = REVERSED.patterns(probe).conj() if reverse else probe
-    aligned, before = estimated(defocused, own)
+    aligned, before = estimated((scan, defocused[1]), own)
+    assert aligned.data is before and not aligned.decisions
+
+
+def test_few_patterns_do_not_replace_a_probe(defocused):
+    data, curvature = defocused
+    few = data.subset(np.arange(40), 1)
+    modulus = pupil(data.amplitudes.statistics.mean_intensity)
+    aligned, before = estimated((few, curvature), OPTICS["lens"].probe(modulus, -0.4 * curvature))
     assert aligned.data is before and not aligned.decisions

@@ -1,6 +1,7 @@
 """Excluded pixels and frames: drawn defects, marks, and intensity that resembles one."""
 
 import logging
+import re
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from helpers.scans import finding_on, raw_scan
 from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.data import DataConfig
 from ptycho.preparation.dataset import make_dataset
-from ptycho.preparation.pixels import dark_gaps
+from ptycho.preparation.pixels import dark_gaps, saturates
 from ptycho.preparation.prepare import interpret
 from ptycho.readers.table import open_raw
 
@@ -207,33 +208,51 @@ def test_every_frame_counts_for_saturation(tmp_path):
     assert "6 saturated (data.saturation=5000)" in text and "data.drop=[2]" in text
 
 
+def doubted(frames, domain="counts", **keys):
+    """What is said of saturation; nothing is masked for it."""
+    scan = interpret(raw(frames, domain), config(**keys))
+    assert keys or scan.detector.good.all()
+    return [str(finding) for finding in scan.decisions if "does the detector saturate" in str(finding)]
+
+
 @pytest.mark.parametrize("domain", ["counts", "amplitude"])
-def test_intensity_that_is_cut_at_one_number_is_saturated(domain, tmp_path):
-    """Pixels that reach it are masked, also those of frames that were not inspected; with a key they stay."""
-    frames = counts(3e4, count=MANY)
-    saturated = np.any(frames >= 39000, axis=0)
-    assert 3 < saturated.sum() < 20 and bad(frames) == []
-    frames = np.minimum(frames, 39000)
+@pytest.mark.parametrize("top", [63, 39001])
+def test_intensity_that_is_cut_at_one_number_is_doubted(domain, top, tmp_path):
+    """The value of the key that the warning names masks what reaches it, also in frames not inspected."""
+    frames = counts(400 if top == 63 else 3e4, count=MANY)
+    assert doubted(np.sqrt(frames) if domain == "amplitude" else frames, domain) == []
+    saturated = np.any(frames >= top, axis=0)
+    assert 3 < saturated.sum() < frames[0].size / 2
+    frames = np.minimum(frames, top)
     frames = np.sqrt(frames) if domain == "amplitude" else frames
-    top = frames.max()
-    scan = interpret(raw(frames, domain), config())
-    assert f"saturated at {top:g}" in str(finding_on(scan.decisions, "bad pixels"))
+    (warning,) = doubted(frames, domain)
+    key = float(re.search(r"data.saturation=(\S+)", warning)[1])
+    scan = interpret(raw(frames, domain), config(saturation=key))
     _, data, _ = make_dataset(scan, ScanRunConfig(data=config()), tmp_path)
     assert np.count_nonzero(~data.good) == saturated.sum()
-    assert bad(frames, raw(frames, domain), saturation=2 * top) == []
+    assert doubted(frames, domain, saturation=2 * key) == []
 
 
-def test_saturation_of_most_of_the_intensity_is_doubted():
-    """Masked, little would be left: the pixels stay, with a warning that names the key."""
-    scan = read(np.minimum(counts(3e4), 9000))
-    assert scan.detector.good.all()
-    (warning,) = (finding for finding in scan.decisions if "does the detector saturate" in str(finding))
-    assert "data.saturation=9000" in str(warning)
+def stuck(frames):
+    frames[:, 9, 9] = 10 * frames.max()
+    return frames
 
 
-@pytest.mark.parametrize("frames", [np.minimum(counts(30), 9), np.round(counts(3e4) / 4096), counts(3e4)])
-def test_small_or_rare_largest_numbers_are_no_saturation(frames):
-    assert bad(frames) == []
+@pytest.mark.parametrize(
+    "frames",
+    [
+        np.zeros((J, H, W)),
+        counts(3e4, count=64),
+        np.minimum(counts(30), 9),
+        np.round(counts(3e4) / 4096),
+        255.0 * (counts(0.1) > 0),  # photons of 255 each
+        np.round(255 * counts(9) / counts(9).max(axis=(1, 2), keepdims=True)),  # frame by frame
+        np.tile(counts(3e4)[:1], (64, 1, 1)),  # equal frames, as in vacuum without noise
+        stuck(counts(3e4, count=64)),
+    ],
+)
+def test_other_largest_numbers_are_no_saturation(frames):
+    assert not saturates(frames, np.ones((H, W), bool))
 
 
 @pytest.mark.parametrize("mark", [np.nan, 2**32 - 1])
