@@ -273,7 +273,7 @@ def doubt_orientation(data: Dataset, config: DataConfig) -> Finding | None:
 
 
 def _turned(aligned: AlignedScan, config: DataConfig, context: RunContext) -> AlignedScan:
-    """Return an aligned scan as another ``config`` reads it, with its map and the probe that belongs to it."""
+    """Return an aligned scan as another ``config`` reads it, with its map and the probe of this map."""
     again = read_again(aligned, config, context)
     if aligned.matrix is not None:
         again = again.mapped(aligned.matrix, None)

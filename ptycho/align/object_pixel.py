@@ -137,7 +137,7 @@ def _finer(likelihood: ScanLikelihood, side: int) -> ScanLikelihood:
 
 
 def _fitted(kept: ScanLikelihood, refine: Refine, options: PixelOptions) -> Estimate:
-    """Return a short fit from a constant object under the beam of the patterns."""
+    """Return a fit from a constant object under the beam of the patterns."""
     objective = Objective(kept, options.trial.prior)
     flat = np.ones((kept.data.object_size,) * 2, np.complex64)
     start = Estimate.of(kept.data, flat, normalisation=kept.normalisation)

@@ -200,6 +200,8 @@ def _image(path: Path, shape: tuple[int, int]) -> np.ndarray:
         return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
     if kind == "TIFF":
         return read_image(path)
+    if kind not in ("HDF5", "NPZ"):
+        raise ConfigError("is no NPY, NPZ, TIFF or HDF5 file")
     with open_archive(path, ReadOptions()) as file:
         return _only(file, shape)
 

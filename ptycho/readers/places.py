@@ -100,8 +100,9 @@ def _placement(file: Archive, layout: Layout, options: ReadOptions, source: Patt
         return Placement(raster_positions(raster, source.shape[0], *grid, file.path), "m")
     if not table:
         return layout.positions(file, options, source)
-    kind = ARCHIVES.get(container_of(table, "data.positions_file=")[0])
-    if kind is None:
+    name, _ = container_of(table, "data.positions_file=")
+    kind = ARCHIVES.get(name)
+    if kind is None or name == "TIFF":
         listed, notes = positions_table.read_table(table, options.unit, options.axes, options.columns)
         file.notes += notes
         return listed
@@ -243,12 +244,12 @@ def paired(
     if count == places or file.problems:
         return source, positions
     used, both = checked_frames(choice, count), min(count, places)
+    every = np.full((count, 2), np.nan)
     if len(used) == places < count and not choice.growing:
-        every = np.full((count, 2), np.nan)
         every[used] = positions
         file.notes.append(f"{count} patterns, {places} positions: those of the {places} that are used")
         return source, every
-    first_ones = choice.frames is not None and used[-1] < places
+    first_ones = not choice.growing and choice.frames is not None and used[-1] < places
     if not (choice.growing or first_ones or choice.stride > 1):
         message = f"{source.label} holds {count} patterns, and there are {places} positions; exclude those "
         message += f"that have no counterpart: data.frames={both} takes the first ones"
@@ -260,4 +261,7 @@ def paired(
         )
         excluded = "and are excluded; position i is taken as that of frame i"
         file.warnings.append(f"{abs(count - places)} of {what}, {excluded}")
+    if first_ones:  # frames beyond them keep their numbers
+        every[:both] = positions[:both]
+        return source, every
     return Selected(source, np.arange(both)), positions[:both]

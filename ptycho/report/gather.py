@@ -345,8 +345,8 @@ def _ended(path: Path, manifest: Mapping[str, Any]) -> datetime:
 
 def _scan_name(kind: str, config: Mapping[str, Any]) -> str:
     files = config.get("data.file")
-    name = Path(str(files[0])).stem if isinstance(files, list) and files else "scan"
-    return {MEASURED: name, GRID_LINES: "test image"}.get(kind, "")
+    name = Path(str(files[0])).stem if isinstance(files, list) and files else ""
+    return {MEASURED: name or "scan", GRID_LINES: "test image"}.get(kind, "")
 
 
 def _assessment(
