@@ -29,7 +29,11 @@ def opened(tmp_path, made, count=J, places=J, **data):
 
 
 @pytest.mark.parametrize(
-    "data", [{"drop": (J, J + 1)}, {"frames": J}, {"stride": 2}, {"frames": 5}, {"stride": 3, "frames": 4}]
+    "data",
+    [
+        *({"drop": (J, J + 1)}, {"frames": J}, {"stride": 2}, {"frames": 5}, {"stride": 3, "frames": 4}),
+        {"frames": 5, "drop": (J + 1,)},  # a number that is not among the first
+    ],
 )
 def test_more_frames_than_positions(tmp_path, made, data):
     raw, used = opened(tmp_path, made, J + 2, **data)
