@@ -39,7 +39,8 @@ class PixelOptions:
 
     trial: TrialOptions = TrialOptions(patterns=100, pixels=2**19)
     object_steps: int = 20  # of the object alone,
-    steps: int = 300  # and with what is refined, at most: a beam that has not converged hides the gain
+    beam_steps: int = 300  # with what is refined, at most: a beam that has not converged hides the gain
+    steps: int = 40  # and under that beam: fitted to its end, a finer object takes on more noise
     rule: Rule = Rule(2.0, 0.01)  # twice the pixels take about twice the time
 
 
@@ -121,12 +122,12 @@ def try_finer_pixels(
     some = middle(data, options.trial.count(data.N))
     kept, held = hold_out(likelihood_of(some), seed)
     if refine != OBJECT_ALONE:  # both begin with one beam: what has not converged explains less
-        fitted = _fitted(kept, refine, options)
+        fitted = _fitted(kept, refine, options, options.beam_steps)
         beam = fitted.beam(kept.data.photon_scale, kept.normalisation)
         kept = replace(kept, data=kept.data.under(beam))
-    usual = held.score(_fitted(kept, refine, options), refine)
+    usual = held.score(_fitted(kept, refine, options, options.steps), refine)
     held_finer = replace(held, likelihood=_finer(held.likelihood, side))
-    finer = held_finer.score(_fitted(_finer(kept, side), refine, options), refine)
+    finer = held_finer.score(_fitted(_finer(kept, side), refine, options, options.steps), refine)
     return PixelTrial(compare_shares(finer, usual), float(np.exp(np.log(usual).mean())), held.kind)
 
 
@@ -136,7 +137,7 @@ def _finer(likelihood: ScanLikelihood, side: int) -> ScanLikelihood:
     return replace(likelihood, data=at_smaller_pixels(likelihood.data, side), instead=instead)
 
 
-def _fitted(kept: ScanLikelihood, refine: Refine, options: PixelOptions) -> Estimate:
+def _fitted(kept: ScanLikelihood, refine: Refine, options: PixelOptions, steps: int) -> Estimate:
     """Return a fit from a constant object under the beam of the patterns."""
     objective = Objective(kept, options.trial.prior)
     flat = np.ones((kept.data.object_size,) * 2, np.complex64)
@@ -144,4 +145,4 @@ def _fitted(kept: ScanLikelihood, refine: Refine, options: PixelOptions) -> Esti
     start = fit(objective, start, OBJECT_ALONE, options.object_steps).estimate
     if refine == OBJECT_ALONE:
         return start
-    return fit(objective, start, refine, options.steps, FIT.preliminary).estimate
+    return fit(objective, start, refine, steps, FIT.preliminary).estimate
