@@ -163,7 +163,7 @@ def join_scans(scans: Sequence[RawScan], names: Sequence[str]) -> RawScan:
     for scan, name in zip(scans[1:], names[1:], strict=True):
         frames = {"the size of a frame": (first.patterns.shape[1:], scan.patterns.shape[1:])}
         pairs = frames | {what: (getattr(first, what), getattr(scan, what)) for what in (*EQUAL, *LENGTHS)}
-        for what in (what for what, pair in pairs.items() if _differ(*pair, 1e-4 * (what in LENGTHS))):
+        for what in (what for what, pair in pairs.items() if _differ(1e-4 * (what in LENGTHS), *pair)):
             value, other = map(_shown, pairs[what])
             remedy = f"set data.{what}" if what in (*STATED, *LENGTHS) else "reconstruct them one by one"
             raise ConfigError(f"data.file: {what} is {value} in {names[0]} and {other} in {name}; {remedy}")
@@ -188,7 +188,7 @@ def join_scans(scans: Sequence[RawScan], names: Sequence[str]) -> RawScan:
     )
 
 
-def _differ(first: Any, second: Any, same: float) -> bool:
+def _differ(same: float, first: Any, second: Any) -> bool:
     """Return whether two values, of which either may be unknown, differ; numbers: by ``same`` of them."""
     if isinstance(first, str | None) or isinstance(second, str | None):
         return type(first) is not type(second) or bool(first != second)
