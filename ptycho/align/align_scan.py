@@ -4,7 +4,7 @@ Each step takes an :class:`AlignedScan` and returns another:
 
 1. ``check_probe``: a probe of the file that does not belong to the patterns is dropped.
 2. ``look_at_rotation``: centres of mass and parallax give the rotation of the scan, without a probe.
-3. ``estimate_probe``: where the file has none, or electrons show another one.
+3. ``estimate_probe``: where the file has none. ``compare_probe``: a specified one with that of the parallax.
 4. ``join_scans``: several scans of one object are placed on each other (:mod:`~ptycho.align.several_scans`).
 5. ``correct_frame_offset``: frames late or early by one (:mod:`~ptycho.align.orientation`).
 6. ``correct_positions``: an affine map (:mod:`~ptycho.align.geometry`).
@@ -34,7 +34,7 @@ from ptycho.align.geometry import (
     find_geometry,
     rotation_is_open,
 )
-from ptycho.align.initial_probe import guess_lens, guess_probe, likeness, own_held_out
+from ptycho.align.initial_probe import ProbeOptions, guess_lens, guess_probe, likeness, own_held_out
 from ptycho.align.object_pixel import may_be_finer, refine_pixel
 from ptycho.align.orientation import (
     REVERSED,
@@ -54,7 +54,7 @@ from ptycho.preparation.dataset import at_positions, choose_probe, map_positions
 from ptycho.preparation.start import FRAME_OFFSET, ORIENTED, Start
 from ptycho.reconstruction.trial import TrialOptions
 from ptycho.scan.coarser import Coarser, coarser
-from ptycho.scan.comparison import Rule, compare_shares
+from ptycho.scan.comparison import compare_shares
 from ptycho.scan.coverage import values_per_parameter
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
@@ -127,26 +127,34 @@ def look_at_rotation(aligned: AlignedScan) -> AlignedScan:
     return replace(aligned, rotation=coarse_rotation(aligned.data, is_open))
 
 
-def estimate_probe(aligned: AlignedScan, context: RunContext, clear: Rule = Rule(2.0, 0.06)) -> AlignedScan:
-    """Return a scan whose probe is estimated from its patterns, unless its own explains them as well."""
-    config, coarse = aligned.config, aligned.rotation
-    turned = map_positions(aligned.scan, aligned.data, rotation(coarse.degrees))[1]
-    if config.data.shared in ONE_OBJECT:  # the places of the scans are not known yet
-        index = aligned.scan.scan_index
-        turned = turned.subset(np.flatnonzero(index == np.bincount(index).argmax()), 1)
-    guess = guess_lens(turned, coarse.curvatures) if coarse.curvatures else guess_probe(turned)
-    decision = guess.finding
-    if not _has_no_probe(aligned):
-        own, other = own_held_out(turned), guess.refined.held_out
-        if not compare_shares(other, own).passes(clear):
-            return aligned
-        text = (
-            f"the specified probe explains held-out patterns worse (deviance {own.mean():.3g}) than "
-            f"{guess.text} ({other.mean():.3g}), which is used instead; check its defocus, or keep it with "
-            "probe.learn=false"
-        )
-        decision = Finding.warning(text)
-    return replace(aligned.under(guess.probe), estimated=True).decided(decision)
+def estimate_probe(aligned: AlignedScan, context: RunContext) -> AlignedScan:
+    """Return a scan whose probe is estimated from its patterns."""
+    turned, curvatures = _rotated(aligned), aligned.rotation.curvatures
+    guess = guess_lens(turned, curvatures) if curvatures else guess_probe(turned)
+    return replace(aligned.under(guess.probe), estimated=True).decided(guess.finding)
+
+
+def compare_probe(aligned: AlignedScan, context: RunContext) -> AlignedScan:
+    """Replace the specified probe by one of the curvature that parallax shows, if that is clearly better."""
+    turned = _rotated(aligned)
+    guess, own = guess_lens(turned, aligned.rotation.curvatures), own_held_out(turned)
+    other = guess.refined.held_out
+    if not compare_shares(other, own).passes(ProbeOptions.another):
+        return aligned
+    text = (
+        f"the specified probe explains held-out patterns worse (deviance {own.mean():.3g}) than {guess.text} "
+        f"({other.mean():.3g}), which is used instead; check its defocus, or keep it with probe.learn=false"
+    )
+    return replace(aligned.under(guess.probe), estimated=True).decided(Finding.warning(text))
+
+
+def _rotated(aligned: AlignedScan) -> Dataset:
+    """Return the patterns at rotated positions, those of the largest scan if there are several."""
+    turned = map_positions(aligned.scan, aligned.data, rotation(aligned.rotation.degrees))[1]
+    if aligned.config.data.shared not in ONE_OBJECT:
+        return turned
+    index = aligned.scan.scan_index  # the places of the scans are not known yet
+    return turned.subset(np.flatnonzero(index == np.bincount(index).argmax()), 1)
 
 
 def join_scans(aligned: AlignedScan, context: RunContext) -> AlignedScan:
@@ -358,15 +366,14 @@ def _has_no_probe(aligned: AlignedScan) -> bool:
     return aligned.scan.probe is None and isinstance(aligned.config.probe, OwnProbe)
 
 
-def _may_have_another_probe(aligned: AlignedScan, fewest: int = 48, least: float = 1.8) -> bool:
-    """Return whether the probe is unknown, or parallax shows a curvature with which to compare it.
+def _shows_another_probe(aligned: AlignedScan, fewest: int = 48) -> bool:
+    """Return whether a specified probe may be replaced, and parallax shows a curvature to compare it with.
 
-    ``fewest``, ``least``: patterns and measured values per parameter that this comparison needs.
+    ``fewest``: patterns that the comparison needs; of fewer, too few are held out.
     """
-    config, data = aligned.config, aligned.data
-    shown = bool(aligned.rotation.curvatures) and config.probe.learn is not False and config.run is None
-    suffices = len(data.positions) >= fewest and values_per_parameter(data) >= least
-    return _has_no_probe(aligned) or (shown and suffices)
+    config = aligned.config
+    is_open = config.probe.learn is not False and config.run is None and not aligned.estimated
+    return is_open and bool(aligned.rotation.curvatures) and len(aligned.data.positions) >= fewest
 
 
 def _suffices_for_trials(aligned: AlignedScan) -> bool:
@@ -382,7 +389,8 @@ def _may_be_late(aligned: AlignedScan) -> bool:
 
 
 STEPS = (
-    Step(estimate_probe, "initial_probe", applies=_may_have_another_probe),
+    Step(estimate_probe, "initial_probe", applies=_has_no_probe),
+    Step(compare_probe, "initial_probe", 1.8, applies=_shows_another_probe),
     Step(join_scans, "several_scans", applies=lambda aligned: aligned.config.data.shared in ONE_OBJECT),
     Step(correct_frame_offset, "frame_offset", 1.8, applies=_may_be_late),
     Step(correct_positions, "geometry", 1.8),

@@ -34,6 +34,9 @@ class ProbeOptions:
     halvings: int = 3  # of the step between two numbers, around the best of the coarse scan
     object_steps: int = 3  # of the best one, of the object alone
     probe_steps: int = 20  # and then with the probe
+    another: Rule = Rule(
+        2.0, 0.06
+    )  # by which another curvature, or another probe than the specified, is taken
 
 
 OPTIONS = ProbeOptions()
@@ -132,12 +135,12 @@ def guess_probe(
     return search.refine(optics, [one for name in optics for one in search.try_optic(name, optics[name])])
 
 
-def guess_lens(data: Dataset, curvatures: Sequence[float], clear: Rule = Rule(2.0, 0.06)) -> Guess:
+def guess_lens(data: Dataset, curvatures: Sequence[float]) -> Guess:
     """Estimate the probe of a lens from curvatures: the first two, unless another is better by a rule."""
     search, optics = _Search.of(data, TrialOptions(), OPTIONS), optics_of(None)
     tried = [search.try_number("lens", optics["lens"], curvature) for curvature in curvatures]
     first = best_of(tried[:2])
-    others = [one for one in tried[2:] if one.gain_over(first).passes(clear)]
+    others = [one for one in tried[2:] if one.gain_over(first).passes(OPTIONS.another)]
     return search.refine(optics, others or tried[:2])
 
 

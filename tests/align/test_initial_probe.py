@@ -7,7 +7,7 @@ import pytest
 from helpers.phase_scans import scan_with
 
 import ptycho
-from ptycho.align.align_scan import STEPS, estimate_probe
+from ptycho.align.align_scan import STEPS, compare_probe
 from ptycho.align.aligned import AlignedScan, RunContext
 from ptycho.align.geometry import CoarseRotation
 from ptycho.align.initial_probe import ProbeOptions, guess_probe, scale_to_patterns
@@ -90,7 +90,7 @@ def defocused():
     return scan_with(optic.probe(modulus, curvature), seed=1, side=7, step=3, photons=1e5), curvature
 
 
-def estimated(defocused, own, **keys):
+def compared(defocused, own, **keys):
     data, curvature = defocused
     data = data.under_probe(scale_to_patterns(own, data)[None])
     scan = ptycho.Scan.from_arrays(
@@ -98,19 +98,19 @@ def estimated(defocused, own, **keys):
     )
     rotation = CoarseRotation(curvatures=(curvature, -curvature))
     aligned = AlignedScan(scan.geometry, data, ScanRunConfig(data=scan.data, **keys), rotation=rotation)
-    (step,) = (step for step in STEPS if step.run is estimate_probe)
-    return (estimate_probe(aligned, RunContext(Path())) if step.applies(aligned) else aligned), data
+    (step,) = (step for step in STEPS if step.run is compare_probe)
+    return (compare_probe(aligned, RunContext(Path())) if step.applies(aligned) else aligned), data
 
 
 def test_a_probe_of_another_defocus_is_replaced(defocused):
     data, curvature = defocused
     modulus = pupil(data.amplitudes.statistics.mean_intensity)
     wrong = OPTICS["lens"].probe(modulus, -0.4 * curvature)
-    aligned, _ = estimated(defocused, wrong)
+    aligned, _ = compared(defocused, wrong)
     (warning,) = aligned.decisions
     assert "the specified probe explains held-out patterns worse" in str(warning) and warning.warns
     assert overlap(aligned.data.probe[0], data.probe[0]) > 0.95
-    aligned, before = estimated(defocused, wrong, probe=OwnProbe(learn=False))
+    aligned, before = compared(defocused, wrong, probe=OwnProbe(learn=False))
     assert aligned.data is before
 
 
@@ -121,7 +121,7 @@ def test_the_right_probe_is_kept_for_either_half_turn(defocused, photons, revers
     probe = defocused[0].probe[0]
     scan = scan_with(probe, seed=1, side=7, step=3, photons=photons)
     own = REVERSED.patterns(probe).conj() if reverse else probe
-    aligned, before = estimated((scan, defocused[1]), own)
+    aligned, before = compared((scan, defocused[1]), own)
     assert aligned.data is before and not aligned.decisions
 
 
@@ -129,5 +129,5 @@ def test_few_patterns_do_not_replace_a_probe(defocused):
     data, curvature = defocused
     few = data.subset(np.arange(40), 1)
     modulus = pupil(data.amplitudes.statistics.mean_intensity)
-    aligned, before = estimated((few, curvature), OPTICS["lens"].probe(modulus, -0.4 * curvature))
+    aligned, before = compared((few, curvature), OPTICS["lens"].probe(modulus, -0.4 * curvature))
     assert aligned.data is before and not aligned.decisions
