@@ -26,6 +26,7 @@ from ptycho.physics.measurement import (
     scaled,
     shift_ramp,
     shifted_probe,
+    shifted_spectrum,
     split_positions,
     through_slices,
     total_intensity,

@@ -263,34 +263,32 @@ def shifted_probe(probe: Waves, shifts: tf.Tensor) -> Waves:
     Returns:
         ``(…, K, N, N)`` complex64.
     """
-    ramp = shift_ramp(shifts, probe)
     if isinstance(probe, Pair):
-        return from_far_field(far_field(probe) * ramp)
-    return tf.signal.ifft2d(tf.signal.fft2d(probe) * ramp)
+        return from_far_field(far_field(probe) * shift_ramp(shifts, probe))
+    return shifted_spectrum(tf.signal.fft2d(probe), shifts)
 
 
-def probe_of_each(
-    modes: tf.Tensor, opr_modes: tf.Tensor, opr_weights: tf.Tensor, shifts: tf.Tensor | None
-) -> tf.Tensor:
-    """Return the modes of each of B patterns, ``(B, K, N, N)`` complex64, moved by fractions of a pixel.
+def shifted_spectrum(spectrum: tf.Tensor, shifts: tf.Tensor) -> tf.Tensor:
+    """Return :func:`shifted_probe`, ``(…, K, N, N)`` complex64, of its spectrum."""
+    return tf.signal.ifft2d(spectrum * shift_ramp(shifts, spectrum))
 
-    The first mode of pattern j is ``P_0 + Σ_k w_jk V_k``. As that is linear, the far fields of the modes are
-    added up, so that nothing but the result is transformed for each pattern.
+
+def probe_of_each(modes: tf.Tensor, opr_modes: tf.Tensor, opr_weights: tf.Tensor) -> tf.Tensor:
+    """Return the modes of each of B patterns, ``(B, K, N, N)`` complex64.
+
+    The first mode of pattern j is ``P_0 + Σ_k w_jk V_k``. As that is linear, the arguments may be spectra:
+    then only the sum has to be transformed for each pattern.
 
     Args:
         modes: P, ``(K, N, N)`` complex64, or those of each pattern, ``(B, K, N, N)``.
-        opr_modes: V, ``(K', N, N)`` complex64; K' may be 0.
+        opr_modes: V, ``(K', N, N)`` complex64; for K' = 0 the result of shared modes is ``(1, K, N, N)``.
         opr_weights: w, ``(B, K')`` complex64.
-        shifts: as for :func:`shifted_probe`, ``(B, 2)``; None: nothing is moved, and for K' = 0 the result
-            is ``(1, K, N, N)``.
     """
-    if shifts is not None:
-        modes, opr_modes = tf.signal.fft2d(modes), tf.signal.fft2d(opr_modes)
     probes = modes if len(modes.shape) == 4 else modes[None]
     if opr_modes.shape[0]:
         first = np.eye(1, modes.shape[-3], dtype=np.complex64)[0, :, None, None]
         probes += first * tf.reduce_sum(opr_weights[..., None, None] * opr_modes, 1)[:, None]
-    return probes if shifts is None else tf.signal.ifft2d(probes * shift_ramp(shifts, modes))
+    return probes
 
 
 def shift_ramp(shifts: tf.Tensor, probe: Waves) -> Waves:

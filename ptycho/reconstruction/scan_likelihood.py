@@ -136,11 +136,11 @@ class ScanLikelihood:
         total = {name: np.zeros_like(getattr(estimate, name), order="C") for name in own}
 
         def of_chunk(part: slice) -> tuple[np.ndarray, dict[str, np.ndarray], Any]:
-            beam = fractions[part], estimate.flux[part], estimate.opr_weights[part]
+            beam = fractions[part], estimate.flux[part], estimate.opr_weights[part, : len(opr_modes)]
             places, *filled = self.filled(corners[part], *beam)
             offsets, flux, weights = map(tf.constant, filled)
             own_modes = modes if probes is None else probes.chunks[part.start // self.chunk]
-            known = offsets, flux, own_modes, background, opr_modes, weights[:, : len(opr_modes)]
+            known = offsets, flux, own_modes, background, opr_modes, weights
             values, gradients = step(windows.cut(places), *known, self.measured(part), photon)
             images = gradients.get(ARGUMENTS["object"])
             piece = None if images is None else windows.part(images, corners[part])
