@@ -190,6 +190,19 @@ class _Search:
         estimate = self.sample.fit(estimate, Refine(positions=positions), self.options.steps)
         return self.sample.trial(None, estimate)
 
+    def without(self, trial: Trial, nominal: np.ndarray) -> Trial:
+        """Return the best trial of positions mapped by ``nominal (2, 2)``: what a map must be better than.
+
+        Under the initial probe, or where the valley of a ``trial`` comes to their scale. An initial probe of
+        a wrong defocus lies in that valley at a wrong scale, and 50 steps do not refine it enough.
+        """
+        is_own = np.array_equal(nominal, self.nominal)
+        own = self.own if is_own else self.together(nominal, positions=False)
+        probe, scale = self.sample.beam_of(trial.estimate).probe[0], scale_in(trial.matrix)
+        there = curved(probe, (scale_in(nominal) / scale - 1) * curvature_of(probe))
+        starts = own, self.together(nominal, there, positions=False)
+        return best_of([self.further(start.estimate, positions=False) for start in starts])
+
     def to_the_end(self, trial: Trial) -> Trial:
         """Fit all of it further, until A stands."""
         for _ in range(self.options.rounds):
@@ -245,9 +258,7 @@ def _assessed(search: _Search, trial: Trial, nominal: np.ndarray) -> PositionMap
     """Compare with positions mapped by ``nominal (2, 2)``, under a probe that is refined, too."""
     gain, by_shift, options, sample = Comparison(0.0, 0.0), False, search.options, search.sample
     if _apart(trial.matrix, nominal, options.scale / 2):
-        is_own = np.array_equal(nominal, search.nominal)
-        own = search.own if is_own else search.together(nominal, positions=False)
-        own = search.further(own.estimate, positions=False)
+        own = search.without(trial, nominal)
         gain = trial.gain_over(own)
         if trial.score > own.score:
             gain = Comparison(min(gain.gain, 0.0), gain.error)
