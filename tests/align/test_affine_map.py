@@ -4,7 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from helpers.datasets import single_patterns
 from helpers.likelihood import Scan
+from skimage.data import camera
+from skimage.data import coins as photograph_of_coins
+from skimage.transform import resize
 
 from ptycho.align.affine_map import find_map
 from ptycho.scan.optics import curvature_of, curved, lens
@@ -48,6 +52,39 @@ def test_a_search_begins_only_where_the_score_test_asks_for_it(scan):
 def test_few_patterns_tell_nothing(scan):
     data = scan.dataset(np.random.default_rng(2))
     assert find_map(data.subset(np.arange(11), 1)) is None
+
+
+def scan_of_a_lens(N, step, focus, specified):
+    """16 patterns of two photographs under a lens of rectangular aperture; another focus is specified."""
+    rng, q = np.random.default_rng(7), (np.arange(N) - N // 2) / N
+
+    def wave(focus):
+        aperture = (np.abs(q[:, None]) < 0.12) & (np.abs(q) < 0.16)
+        pupil = aperture * np.exp(1j * np.pi * focus * N * np.add.outer(q**2, q**2))
+        return np.fft.fftshift(np.fft.ifft2(np.fft.ifftshift(pupil)))
+
+    positions = step * np.stack(np.divmod(np.arange(16), 4), -1) + rng.uniform(1, 1 + step / 2, (16, 2))
+    side, turns = int(positions.max()) + N + 3, np.fft.fftfreq(N)
+    grey, coins = (
+        resize(image / 255, (side, side), anti_aliasing=True) for image in (camera(), photograph_of_coins())
+    )
+    image, spectrum = (0.6 + 0.4 * grey) * np.exp(1.2j * coins), np.fft.fft2(wave(focus))
+    intensity = []
+    for position in positions:
+        row, col = np.floor(position).astype(int)
+        ramp = np.exp(-2j * np.pi * np.add.outer(*(np.outer(position - (row, col), turns))))
+        window = np.fft.ifft2(spectrum * ramp) * image[row : row + N, col : col + N]
+        intensity.append(np.abs(np.fft.fftshift(np.fft.fft2(window))) ** 2)
+    scale = 1e6 / np.mean(np.sum(intensity, axis=(1, 2)))
+    amplitudes = np.sqrt(rng.poisson(scale * np.array(intensity)))
+    probe = np.sqrt(scale) * N * wave(specified)[None]
+    return single_patterns(amplitudes=amplitudes, positions=positions, probe=probe, object_size=side)
+
+
+def test_a_wrong_defocus_is_not_taken_for_a_wrong_scale():
+    """The specified probe lies in the valley at .5, and explains more there than after a short refinement."""
+    recorded = find_map(scan_of_a_lens(48, 4.0, focus=1.6, specified=0.8))
+    assert recorded is not None and not (recorded.scale_differs or recorded.turn_differs)
 
 
 @pytest.mark.parametrize("curvature", [-240.0, 150.0])
