@@ -126,7 +126,8 @@ def likelihood_step(
             pixels = deviance(intensity / tf.square(photon), known, noise)
             deviances = tf.reduce_sum(weight * pixels, (1, 2))
             half = tf.reduce_sum(deviances) / 2
-        return deviances, tape.gradient(half, wanted)
+        zero = tf.UnconnectedGradients.ZERO  # of fractions where nothing is moved
+        return deviances, tape.gradient(half, wanted, unconnected_gradients=zero)
 
     def step(*arguments: tf.Tensor) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
         values = dict(zip(STEP_ARGUMENTS, arguments, strict=True))
