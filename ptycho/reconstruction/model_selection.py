@@ -199,8 +199,9 @@ def _try_further_modes(selection: Selection) -> None:
 
     Not before a background is tried, which several modes explain a little worse than it explains itself.
     """
-    if len(selection.estimate.modes) >= selection.limits.modes and selection.options.modes is None:
-        _try_modes(selection, selection.limits.modes_beyond)
+    limits, known = selection.limits, len(selection.kept.data.probe)
+    if selection.options.modes is None and len(selection.estimate.modes) == max(limits.modes, known + 1):
+        _try_modes(selection, limits.modes_beyond)
 
 
 def _try_background(selection: Selection) -> None:
