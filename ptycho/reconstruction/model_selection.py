@@ -194,16 +194,6 @@ def _try_modes(selection: Selection, beyond: int = 0) -> None:
             selection.record("probe", "refined", "as it has several modes")
 
 
-def _try_further_modes(selection: Selection) -> None:
-    """Add modes above the usual limit where that was reached: of a moving stage, or little coherence.
-
-    Not before a background is tried, which several modes explain a little worse than it explains itself.
-    """
-    limits, known = selection.limits, len(selection.kept.data.probe)
-    if selection.options.modes is None and len(selection.estimate.modes) == max(limits.modes, known + 1):
-        _try_modes(selection, limits.modes_beyond)
-
-
 def _try_background(selection: Selection) -> None:
     if selection.options.background is not False:
         background = first_background(selection.kept, selection.estimate, selection.limits)
@@ -367,7 +357,6 @@ HYPOTHESES = (
     _try_variation,
     _try_background,
     _try_fewer_modes,
-    _try_further_modes,
     _try_nominal,
     _try_again,
     _try_less_variation,

@@ -10,7 +10,6 @@ from ptycho.reconstruction.estimate import Estimate, Refine
 from ptycho.reconstruction.model_selection import (
     _try_again,
     _try_fewer_modes,
-    _try_further_modes,
     _try_modes,
     _try_nominal,
 )
@@ -108,13 +107,3 @@ def test_modes_of_a_probe_that_is_specified_as_known_are_not_tried():
     selection.options, selection.refine = ModelOptions(probe=False), Refine(False)
     _try_modes(selection)
     assert not selection.fitted
-
-
-@pytest.mark.parametrize(("before", "tried"), [(2, 0), (3, 1)])
-def test_more_than_three_modes_are_tried_where_three_were_needed(before, tried):
-    rng = np.random.default_rng(0)
-    selection = Scripted(1.1, [1.11] * tried)
-    modes = (rng.normal(size=(before, 8, 8)) + 1j * rng.normal(size=(before, 8, 8))).astype(np.complex64)
-    selection.estimate = replace(selection.estimate, modes=modes, positions=NOMINAL)
-    _try_further_modes(selection)
-    assert len(selection.fitted) == tried and len(selection.estimate.modes) == before
