@@ -174,24 +174,19 @@ def _try_affine_part(selection: Selection, what: str = "position model") -> None
 def _try_modes(selection: Selection, beyond: int = 0) -> None:
     """Add one mode after the other, as long as that helps; or as many as are specified, always of slices.
 
-    A specified mode may be right where others are missing, so modes are also tried if the probe was not
-    refined; it is then refined with them. ``beyond``: modes that are allowed above the usual limit.
+    ``beyond``: modes that are allowed above the usual limit.
     """
     wanted, limits = selection.options.modes, selection.limits
-    if selection.options.probe is False or (wanted is None and selection.estimate.slices > 1):
+    if wanted is None and selection.estimate.slices > 1:
         return
     most = max(limits.modes, len(selection.kept.data.probe) + 1) + beyond if wanted is None else wanted
-    while (before := len(selection.estimate.modes)) < most:
-        count, was_refined = before + 1 if wanted is None else wanted, selection.refine.probe
+    while selection.refine.probe and (before := len(selection.estimate.modes)) < most:
+        count = before + 1 if wanted is None else wanted
         start = replace(selection.estimate, modes=more_modes(selection.estimate.modes, count)[:count])
         specified = None if wanted is None else True
-        refine = replace(selection.refine, probe=True)
-        selection.try_model("modes", start, refine, specified, (str(count), str(before)))
+        selection.try_model("modes", start, selection.refine, specified, (str(count), str(before)))
         if len(selection.estimate.modes) == before:
             return
-        if not was_refined:
-            selection.forget("probe")
-            selection.record("probe", "refined", "as it has several modes")
 
 
 def _try_background(selection: Selection) -> None:

@@ -7,12 +7,7 @@ import numpy as np
 import pytest
 
 from ptycho.reconstruction.estimate import Estimate, Refine
-from ptycho.reconstruction.model_selection import (
-    _try_again,
-    _try_fewer_modes,
-    _try_modes,
-    _try_nominal,
-)
+from ptycho.reconstruction.model_selection import _try_again, _try_fewer_modes, _try_nominal
 from ptycho.reconstruction.selection import ModelOptions, Selection
 
 NOMINAL, FITTED = np.zeros((20, 2)), np.ones((20, 2))
@@ -86,24 +81,3 @@ def test_modes_that_a_background_makes_needless_are_dropped(without, kept):
     selection.refine = Refine(background=True)
     _try_fewer_modes(selection)
     assert len(selection.estimate.modes) == kept
-
-
-@pytest.mark.parametrize(("deviances", "count"), [([0.9, 1.1, 0.91], 2), ([1.099], 1)])
-def test_modes_are_also_tried_where_the_first_one_is_right_as_it_is(deviances, count):
-    """A blurred scan under its exact probe: refining that alone explains nothing, further modes do."""
-    rng = np.random.default_rng(0)
-    selection = Scripted(1.1, deviances)
-    modes = (rng.normal(size=(1, 8, 8)) + 1j * rng.normal(size=(1, 8, 8))).astype(np.complex64)
-    selection.estimate = replace(selection.estimate, modes=modes, positions=NOMINAL)
-    selection.refine = Refine(False)
-    _try_modes(selection)
-    assert len(selection.estimate.modes) == count
-    assert selection.refine.probe is (count > 1)
-    assert ("probe" in [finding.what for finding in selection.decisions]) is (count > 1)
-
-
-def test_modes_of_a_probe_that_is_specified_as_known_are_not_tried():
-    selection = Scripted(1.1, [])
-    selection.options, selection.refine = ModelOptions(probe=False), Refine(False)
-    _try_modes(selection)
-    assert not selection.fitted
