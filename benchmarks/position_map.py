@@ -5,6 +5,7 @@
     python benchmarks/position_map.py guessed            a probe that is estimated at the nominal positions
     python benchmarks/position_map.py jittered           positions with random errors of 0.7 px, too
     python benchmarks/position_map.py dim                10⁴ photons per pattern
+    python benchmarks/position_map.py defocus            right positions, a probe of .5 to 1.5 times the defocus
     python benchmarks/position_map.py gains              the score test that precedes the search
     python benchmarks/position_map.py electrons          the default command, no probe, rotated by −121°
 
@@ -44,6 +45,7 @@ from ptycho.reconstruction.estimate import Estimate
 from ptycho.reconstruction.parameters import object_illumination
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
+from ptycho.scan.optics import curvature_of, curved
 from ptycho.scan.positions import rotation
 
 N = 64
@@ -138,6 +140,19 @@ def photons(way: str) -> Iterator[Row]:
             }
 
 
+def defocus() -> Iterator[Row]:
+    """Yield the maps that are found for correct positions under a probe of another defocus."""
+    for name, kind, dose, step in CASES:
+        data = scan_of((name, kind, dose, step), np.eye(2))
+        own = data.probe[0]
+        for share in (0.5, 0.7, 1.5):
+            probe = curved(own, (share - 1) * curvature_of(own))
+            position_map = find_map(data.under_probe(probe[None].astype(np.complex64)))
+            flagged = position_map is not None and (position_map.scale_differs or position_map.turn_differs)
+            row = {"scan": f"{name} {kind} {dose:.0e} {step}", "defocus": share, "flagged": bool(flagged)}
+            yield row | {"map": None if position_map is None else position_map.text}
+
+
 def gains() -> Iterator[Row]:
     """Yield score tests of an affine map, for correct positions and for scales wrong by 2 to 20 %."""
     for name, kind, mean_dose, step in CASES:
@@ -224,14 +239,16 @@ def error_of(found: np.ndarray, truth: np.ndarray, mask: np.ndarray) -> float | 
     return relative_error(align(np.where(there, found, 0), known, there).object, known)
 
 
+WAYS = {"defocus": defocus, "gains": gains, "electrons": electrons}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("way", choices=("nominal", "guessed", "jittered", "dim", "gains", "electrons"))
+    parser.add_argument("way", choices=("nominal", "guessed", "jittered", "dim", *WAYS))
     way = parser.parse_args().way
-    rows = {"electrons": electrons, "gains": gains}.get(way, lambda: photons(way))
-    for row in rows():
+    for row in WAYS[way]() if way in WAYS else photons(way):
         print(json.dumps(row, ensure_ascii=False), flush=True)
 
 

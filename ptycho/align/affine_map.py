@@ -190,11 +190,12 @@ class _Search:
         estimate = self.sample.fit(estimate, Refine(positions=positions), self.options.steps)
         return self.sample.trial(None, estimate)
 
-    def without(self, trial: Trial, nominal: np.ndarray) -> Trial:
-        """Return the best trial of positions mapped by ``nominal (2, 2)``: what a map must be better than.
+    def on_nominal(self, trial: Trial, nominal: np.ndarray) -> Trial:
+        """Return the best trial of positions mapped by ``nominal (2, 2)``, to compare a ``trial`` with.
 
-        Under the initial probe, or where the valley of a ``trial`` comes to their scale. An initial probe of
-        a wrong defocus lies in that valley at a wrong scale, and 50 steps do not refine it enough.
+        The probe begins as the initial one, or as that of the trial with its curvature divided by the scale
+        of the map. For an initial probe of half the defocus is nearly right at half the scale, and too far
+        from the right one to be refined in a few steps.
         """
         is_own = np.array_equal(nominal, self.nominal)
         own = self.own if is_own else self.together(nominal, positions=False)
@@ -258,7 +259,7 @@ def _assessed(search: _Search, trial: Trial, nominal: np.ndarray) -> PositionMap
     """Compare with positions mapped by ``nominal (2, 2)``, under a probe that is refined, too."""
     gain, by_shift, options, sample = Comparison(0.0, 0.0), False, search.options, search.sample
     if _apart(trial.matrix, nominal, options.scale / 2):
-        own = search.without(trial, nominal)
+        own = search.on_nominal(trial, nominal)
         gain = trial.gain_over(own)
         if trial.score > own.score:
             gain = Comparison(min(gain.gain, 0.0), gain.error)

@@ -20,14 +20,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 
-import numpy as np
 import tensorflow as tf
 
 from ptycho import physics
 from ptycho.config.waves import FreeSpace, Fresnel
 from ptycho.physics.deviance import deviance_of_counts
-from ptycho.reconstruction.object_windows import has_gpu
 
+Tensors = dict[str, tf.Tensor]
 UNMEASURED = -1e30  # in place of an amplitude
 STEP_ARGUMENTS = (
     "windows",
@@ -78,6 +77,7 @@ def likelihood_step(
     compile_xla: bool | None,
     fresnel: Fresnel | None = None,
     between: FreeSpace | None = None,
+    batch: int | None = None,
 ) -> Callable:
     """Return a compiled function of one chunk of patterns: the deviance of each, and its half differentiated.
 
@@ -93,6 +93,7 @@ def likelihood_step(
         compile_xla: compile with XLA; None: do not compile at all, for a single use.
         fresnel: of a near field; None: a far field.
         between: from one slice to the next; None: a thin object.
+        batch: patterns that are computed at once, a divisor of B; None: all. See :func:`in_batches`.
 
     Returns:
         ``(windows, fractions, flux, modes, background, opr_modes, opr_weights, amplitudes, photon) →
@@ -100,47 +101,33 @@ def likelihood_step(
         measured, photon is f. The gradient of a complex value is ``∂/∂re + i ∂/∂im``.
     """
 
-    def of_some(
-        windows: tf.Tensor,
-        fractions: tf.Tensor,
-        flux: tf.Tensor,
-        modes: tf.Tensor,
-        background: tf.Tensor,
-        opr_modes: tf.Tensor,
-        opr_weights: tf.Tensor,
-        amplitudes: tf.Tensor,
-        photon: tf.Tensor,
-    ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
-        """The same of a few patterns; modes are spectra if the probe is moved."""
-        values = dict(windows=windows, fractions=fractions, flux=flux, modes=modes, background=background)
-        values |= dict(opr_modes=opr_modes, opr_weights=opr_weights)
-        wanted, shifts = {name: values[name] for name in refined}, fractions if moved else None
+    def evaluate(values: Tensors) -> tuple[tf.Tensor, Tensors]:
+        """The same of some patterns, arguments by name; modes are spectra if the probe is moved."""
+        wanted, shifts = {name: values[name] for name in refined}, values["fractions"] if moved else None
+        amplitudes = values["amplitudes"]
         measured = amplitudes > UNMEASURED
         known = tf.where(measured, amplitudes, tf.zeros_like(amplitudes))
         weight = tf.cast(measured, tf.float32)
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(wanted)
-            probe = physics.probe_of_each(modes, opr_modes, opr_weights)
-            probe = physics.shifted_spectrum(probe, fractions) if moved else probe
-            intensity = physics.expected_intensity(windows, probe, flux, background, fresnel, shifts, between)
-            pixels = deviance(intensity / tf.square(photon), known, noise)
+            probe = physics.probe_of_each(values["modes"], values["opr_modes"], values["opr_weights"])
+            probe = probe if shifts is None else physics.shifted_spectrum(probe, shifts)
+            intensity = physics.expected_intensity(
+                values["windows"], probe, values["flux"], values["background"], fresnel, shifts, between
+            )
+            pixels = deviance(intensity / tf.square(values["photon"]), known, noise)
             deviances = tf.reduce_sum(weight * pixels, (1, 2))
             half = tf.reduce_sum(deviances) / 2
         zero = tf.UnconnectedGradients.ZERO  # of fractions where nothing is moved
         return deviances, tape.gradient(half, wanted, unconnected_gradients=zero)
 
-    def step(*arguments: tf.Tensor) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+    def step(*arguments: tf.Tensor) -> tuple[tf.Tensor, Tensors]:
         values = dict(zip(STEP_ARGUMENTS, arguments, strict=True))
-        each = {"windows", "fractions", "flux", "opr_weights", "amplitudes"}
-        if len(values["modes"].shape) == 4:
-            each.add("modes")
         beam = {name: values[name] for name in ("modes", "opr_modes")}
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(beam)
             spectra = {name: tf.signal.fft2d(modes) if moved else modes for name, modes in beam.items()}
-        count = values["amplitudes"].shape[0]
-        size = count if compile_xla is None else at_once(count, beam["modes"].shape[-3:])
-        deviances, gradients = some_by_some(of_some, values | spectra, each, refined, size)
+        deviances, gradients = in_batches(evaluate, values | spectra, refined, batch)
         wanted = [name for name in beam if name in refined]
         if moved and wanted:
             targets, sources, slopes = ([of[name] for name in wanted] for of in (spectra, beam, gradients))
@@ -152,28 +139,24 @@ def likelihood_step(
     return tf.function(step, jit_compile=compile_xla, reduce_retracing=False, autograph=False)
 
 
-def at_once(count: int, modes: tuple[int, int, int], most: int = 2**16) -> int:
-    """Return how many of ``count`` patterns are computed at once: a divisor of it.
+def batch_size(count: int, pixels: int, most: int = 2**16) -> int:
+    """Return how many of ``count`` patterns a core computes at once: a divisor of it.
 
     Args:
         count: patterns of a chunk.
-        modes: K, N, N.
-        most: complex numbers of their waves, so that a core's cache holds them. A GPU takes all patterns.
+        pixels: complex numbers of the waves of a pattern, K N².
+        most: complex numbers of all these waves, so that a core's cache holds them.
     """
-    if has_gpu():
-        return count
-    fitting = [size for size in range(1, count + 1) if count % size == 0 and size * np.prod(modes) <= most]
-    return max(fitting, default=1)
+    return max((n for n in range(1, count + 1) if count % n == 0 and n * pixels <= most), default=1)
 
 
-def some_by_some(
-    function: Callable[..., tuple[tf.Tensor, dict[str, tf.Tensor]]],
-    values: dict[str, tf.Tensor],
-    each: set[str],
+def in_batches(
+    function: Callable[[Tensors], tuple[tf.Tensor, Tensors]],
+    values: Tensors,
     refined: tuple[str, ...],
-    size: int,
-) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
-    """Return ``function(**values)`` of B patterns, computed in a loop for ``size`` of them at a time.
+    batch: int | None,
+) -> tuple[tf.Tensor, Tensors]:
+    """Return ``function(values)``, computed in a loop over batches of the patterns.
 
     The waves of many patterns would leave the cache between two operations, and to fetch them again would
     take longer than the operations.
@@ -181,38 +164,35 @@ def some_by_some(
     Args:
         function: ``values → (deviance (B,), gradients by name)``; gradients of what patterns share are added.
         values: arguments by name.
-        each: those whose first axis is that of the patterns.
         refined: whose gradients are returned.
-        size: a divisor of B.
+        batch: number of patterns in a batch, a divisor of B; None: B.
     """
-    count = values["amplitudes"].shape[0] // size
+    count = 1 if batch is None else values["amplitudes"].shape[0] // batch
     if count == 1:
-        return function(**values)
-    parts = {name: tf.reshape(values[name], (count, size, *values[name].shape[1:])) for name in each}
+        return function(values)
+    each = {"windows", "fractions", "flux", "opr_weights", "amplitudes"}  # have an axis of the patterns
+    if len(values["modes"].shape) == 4:
+        each.add("modes")
+    parts = {name: tf.reshape(values[name], (count, batch, *values[name].shape[1:])) for name in each}
     own, shared = [name for name in refined if name in each], [name for name in refined if name not in each]
-
-    def store(value: tf.Tensor) -> tf.TensorArray:
-        return tf.TensorArray(value.dtype, count, element_shape=value.shape[1:])
 
     def body(
         k: tf.Tensor, deviances: tf.TensorArray, stores: list[tf.TensorArray], sums: list[tf.Tensor]
     ) -> tuple[tf.Tensor, tf.TensorArray, list[tf.TensorArray], list[tf.Tensor]]:
-        some, slopes = function(**values | {name: part[k] for name, part in parts.items()})
-        stores = [into.write(k, slopes[name]) for name, into in zip(own, stores, strict=True)]
+        some, slopes = function(values | {name: part[k] for name, part in parts.items()})
+        stores = [store.write(k, slopes[name]) for name, store in zip(own, stores, strict=True)]
         sums = [total + slopes[name] for name, total in zip(shared, sums, strict=True)]
         return k + 1, deviances.write(k, some), stores, sums
 
     start = (
         tf.constant(0),
-        tf.TensorArray(tf.float32, count, element_shape=(size,)),
-        [store(parts[name]) for name in own],
+        tf.TensorArray(tf.float32, count, element_shape=(batch,)),
+        [tf.TensorArray(parts[name].dtype, count, element_shape=parts[name].shape[1:]) for name in own],
         [tf.zeros_like(values[name]) for name in shared],
     )
     _, deviances, stores, sums = tf.while_loop(lambda k, *_: k < count, body, start)
-    gradients = {
-        name: tf.reshape(into.stack(), values[name].shape) for name, into in zip(own, stores, strict=True)
-    }
-    return tf.reshape(deviances.stack(), (-1,)), gradients | dict(zip(shared, sums, strict=True))
+    slopes = [tf.reshape(store.stack(), values[name].shape) for name, store in zip(own, stores, strict=True)]
+    return tf.reshape(deviances.stack(), (-1,)), dict(zip(own + shared, slopes + sums, strict=True))
 
 
 @lru_cache(2)

@@ -13,10 +13,10 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 import tensorflow as tf
 
-from ptycho.config.memory import CHUNK_PIXELS, KEPT_BYTES, cores  # a chunk is what caches hold
+from ptycho.config.memory import CHUNK_PIXELS, KEPT_BYTES, cores
 from ptycho.progress import Advance, silent
 from ptycho.reconstruction.estimate import Estimate
-from ptycho.reconstruction.likelihood import UNMEASURED, likelihood_step, probes_step
+from ptycho.reconstruction.likelihood import UNMEASURED, batch_size, likelihood_step, probes_step
 from ptycho.reconstruction.object_windows import has_gpu, windows_of
 from ptycho.scan.dataset import Dataset
 
@@ -126,7 +126,8 @@ class ScanLikelihood:
         moved = probes is None and ("positions" in parts or bool(fractions.any()))
         computed = computed_with({ARGUMENTS[part] for part in parts}, estimate.varies)
         between = self.data.between if estimate.slices > 1 else None
-        step = likelihood_step(self.noise, computed, moved, self.compile_xla, self.data.fresnel, between)
+        fresnel, batch = self.data.fresnel, None if has_gpu() else batch_size(self.chunk, estimate.modes.size)
+        step = likelihood_step(self.noise, computed, moved, self.compile_xla, fresnel, between, batch)
         modes = tf.constant(estimate.modes)
         opr_modes = tf.constant(estimate.opr_modes if probes is None else estimate.opr_modes[:0])
         background = tf.constant(estimate.background)

@@ -15,7 +15,7 @@ from ptycho import physics
 from ptycho.physics.deviance import deviance_of_counts
 from ptycho.reconstruction import object_windows, scan_likelihood
 from ptycho.reconstruction.estimate import Estimate
-from ptycho.reconstruction.likelihood import UNMEASURED, at_once, deviance, likelihood_step
+from ptycho.reconstruction.likelihood import UNMEASURED, batch_size, deviance, likelihood_step
 
 PARTS = ("object", "modes", "positions", "flux", "background")
 
@@ -264,9 +264,9 @@ EVERYTHING = ("windows", "fractions", "flux", "modes", "background", "opr_modes"
 
 @pytest.mark.parametrize("moved", [True, False])
 @pytest.mark.parametrize("own_modes", [True, False])
-def test_a_loop_over_a_few_patterns_gives_what_all_at_once_give(moved, own_modes):
-    """Of 12 patterns of 48², whose waves do not fit in a cache together; those of 4 do."""
-    count, side, rng = 12, 48, np.random.default_rng(0)
+def test_batches_give_what_all_patterns_at_once_give(moved, own_modes):
+    """12 patterns of 24², of which 4 are a batch, with masked pixels, modes and OPR modes."""
+    count, side, rng = 12, 24, np.random.default_rng(0)
 
     def waves(*shape):
         return tf.constant(rng.normal(size=shape) + 1j * rng.normal(size=shape), tf.complex64)
@@ -274,14 +274,13 @@ def test_a_loop_over_a_few_patterns_gives_what_all_at_once_give(moved, own_modes
     def numbers(*shape):
         return tf.constant(rng.uniform(0.5, 1.5, shape), tf.float32)
 
-    modes = waves(*(count,) * own_modes, 5, side, side)
+    modes = waves(*(count,) * own_modes, 3, side, side)
     beam = numbers(count, 2), numbers(count), modes, numbers(side, side), waves(2, side, side)
     amplitudes = numbers(count, side, side).numpy()
     amplitudes[:, :3] = UNMEASURED
     known = waves(count, side, side), *beam, waves(count, 2), tf.constant(amplitudes), tf.constant(0.3)
-    assert at_once(count, modes.shape[-3:]) == 4
     expected, slopes = likelihood_step("poisson", EVERYTHING, moved, None)(*known)
-    values, gradients = likelihood_step("poisson", EVERYTHING, moved, True)(*known)
+    values, gradients = likelihood_step("poisson", EVERYTHING, moved, True, batch=4)(*known)
     np.testing.assert_allclose(values, expected, rtol=1e-5)
     assert set(gradients) == set(EVERYTHING)
     for name, slope in slopes.items():
@@ -291,7 +290,7 @@ def test_a_loop_over_a_few_patterns_gives_what_all_at_once_give(moved, own_modes
 
 
 @pytest.mark.parametrize(
-    ("count", "modes", "size"), [(16, (1, 64, 64), 16), (26, (1, 100, 100), 2), (7, (3, 256, 256), 1)]
+    ("count", "pixels", "size"), [(16, 64**2, 16), (12, 5 * 48**2, 4), (26, 100**2, 2), (7, 3 * 256**2, 1)]
 )
-def test_as_many_patterns_at_once_as_a_cache_holds_divide_the_chunk(count, modes, size):
-    assert at_once(count, modes) == size
+def test_a_batch_fits_in_the_cache_and_divides_the_chunk(count, pixels, size):
+    assert batch_size(count, pixels) == size
