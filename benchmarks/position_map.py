@@ -5,7 +5,7 @@
     python benchmarks/position_map.py guessed            a probe that is estimated at the nominal positions
     python benchmarks/position_map.py jittered           positions with random errors of 0.7 px, too
     python benchmarks/position_map.py dim                10⁴ photons per pattern
-    python benchmarks/position_map.py defocus            right positions, a probe of .5 to 1.5 times the defocus
+    python benchmarks/position_map.py defocus            right positions, probe with .5 to 1.5 of its defocus
     python benchmarks/position_map.py gains              the score test that precedes the search
     python benchmarks/position_map.py electrons          the default command, no probe, rotated by −121°
 
