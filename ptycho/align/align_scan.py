@@ -5,6 +5,7 @@ Each step takes an :class:`AlignedScan` and returns another:
 1. ``check_probe``: a probe of the file that does not belong to the patterns is dropped.
 2. ``look_at_rotation``: centres of mass and parallax give the rotation of the scan, without a probe.
 3. ``estimate_probe``: where the file has none. ``compare_probe``: a specified one with that of the parallax.
+   ``compare_defocus``: with itself, of another curvature.
 4. ``join_scans``: several scans of one object are placed on each other (:mod:`~ptycho.align.several_scans`).
 5. ``correct_frame_offset``: frames late or early by one (:mod:`~ptycho.align.orientation`).
 6. ``correct_positions``: an affine map (:mod:`~ptycho.align.geometry`).
@@ -34,7 +35,14 @@ from ptycho.align.geometry import (
     find_geometry,
     rotation_is_open,
 )
-from ptycho.align.initial_probe import ProbeOptions, guess_lens, guess_probe, likeness, own_held_out
+from ptycho.align.initial_probe import (
+    ProbeOptions,
+    find_defocus,
+    guess_lens,
+    guess_probe,
+    likeness,
+    own_held_out,
+)
 from ptycho.align.object_pixel import may_be_finer, refine_pixel
 from ptycho.align.orientation import (
     REVERSED,
@@ -58,6 +66,7 @@ from ptycho.scan.comparison import compare_shares
 from ptycho.scan.coverage import values_per_parameter
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
+from ptycho.scan.optics import curved
 from ptycho.scan.positions import rotation
 from ptycho.scan.probe import masked
 
@@ -146,6 +155,31 @@ def compare_probe(aligned: AlignedScan, context: RunContext) -> AlignedScan:
         f"({other.mean():.3g}), which is used instead; check its defocus, or keep it with probe.learn=false"
     )
     return replace(aligned.under(guess.probe), estimated=True).decided(Finding.warning(text))
+
+
+def compare_defocus(aligned: AlignedScan, context: RunContext) -> AlignedScan:
+    """Give the specified probe another curvature, if that explains the patterns clearly better.
+
+    A curvature of the other sign explains what positions of the other sign do. Positions are as they were
+    read here, so none is tried with ``data.orientation=auto``.
+    """
+    view, auto = _downsampled(aligned.data), aligned.config.data.orientation == "auto"
+    found = find_defocus(view.data, both_signs=not auto)
+    if found is None:
+        return aligned
+    probe = curved(aligned.data.probe, (found.better - found.own) / view.ratio**2)
+    text = (
+        f"the specified probe explains the patterns better with another defocus, now used ({found.text}; "
+        f"curvature of its far field {found.own:.4g} → {found.better:.4g} rad·px²)"
+    )
+    if found.own * found.better >= 0:
+        warning = Finding.warning(f"{text}; check its defocus, or keep it with probe.learn=false")
+    else:
+        either = "its sign is the other one: wrong is that of the defocus, or that of the positions"
+        warning = Finding.warning(f"{text}; {either} (then data.position_sign=-1)", ORIENTATION)
+    return replace(aligned, data=aligned.data.under_probe(masked(probe, aligned.config.probe))).decided(
+        warning
+    )
 
 
 def _rotated(aligned: AlignedScan) -> Dataset:
@@ -281,12 +315,11 @@ def doubt_orientation(data: Dataset, config: DataConfig) -> Finding | None:
 
 
 def _turned(aligned: AlignedScan, config: DataConfig, context: RunContext) -> AlignedScan:
-    """Return an aligned scan as another ``config`` reads it, with its map and the probe of this map."""
+    """Return an aligned scan as another ``config`` reads it, with its map and its probe."""
     again = read_again(aligned, config, context)
     if aligned.matrix is not None:
         again = again.mapped(aligned.matrix, None)
-    if aligned.estimated or aligned.matrix is not None:
-        again = again.under(aligned.data.probe)
+    again = again.under(aligned.data.probe)
     return replace(aligned, scan=again.scan, data=again.data, config=again.config, reading=again.reading)
 
 
@@ -371,9 +404,21 @@ def _shows_another_probe(aligned: AlignedScan, fewest: int = 48) -> bool:
 
     ``fewest``: patterns that the comparison needs; of fewer, too few are held out.
     """
+    shown = bool(aligned.rotation.curvatures)
+    return shown and _probe_is_open(aligned) and len(aligned.data.positions) >= fewest
+
+
+def _probe_is_open(aligned: AlignedScan) -> bool:
+    """Return whether a specified probe may be replaced."""
     config = aligned.config
-    is_open = config.probe.learn is not False and config.run is None and not aligned.estimated
-    return is_open and bool(aligned.rotation.curvatures) and len(aligned.data.positions) >= fewest
+    return config.probe.learn is not False and config.run is None and not aligned.estimated
+
+
+def _may_be_defocused(aligned: AlignedScan) -> bool:
+    """Return whether the specified probe of a scan may have another curvature; parallax shows electrons'."""
+    config, far = aligned.config.data, aligned.data.fresnel is None
+    of_photons = config.shared is None and not rotation_is_open(aligned.scan, config)
+    return far and of_photons and _probe_is_open(aligned) and _suffices_for_trials(aligned)
 
 
 def _suffices_for_trials(aligned: AlignedScan) -> bool:
@@ -391,6 +436,7 @@ def _may_be_late(aligned: AlignedScan) -> bool:
 STEPS = (
     Step(estimate_probe, "initial_probe", applies=_has_no_probe),
     Step(compare_probe, "initial_probe", 1.8, applies=_shows_another_probe),
+    Step(compare_defocus, "defocus", 1.8, applies=_may_be_defocused),
     Step(join_scans, "several_scans", applies=lambda aligned: aligned.config.data.shared in ONE_OBJECT),
     Step(correct_frame_offset, "frame_offset", 1.8, applies=_may_be_late),
     Step(correct_positions, "geometry", 1.8),

@@ -72,7 +72,7 @@ class AlignedScan:
         return replace(self, steps=(*self.steps, *decisions))
 
     def under(self, probe: np.ndarray) -> AlignedScan:
-        """Return the scan under another probe ``(N, N)``."""
+        """Return the scan under another probe ``(N, N)``, or its modes ``(K, N, N)``."""
         beam = self.data.beam.with_probe(masked(probe, self.config.probe))
         return replace(self, data=replace(self.data, beam=beam))
 

@@ -11,8 +11,9 @@ estimate is right only if those are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from scipy.ndimage import gaussian_filter
@@ -22,7 +23,7 @@ from ptycho.reconstruction.trial import Sample, Trial, TrialOptions, best_of, mi
 from ptycho.scan.comparison import Rule, split_patterns
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
-from ptycho.scan.optics import Optic, measured_power, optics_of, pupil
+from ptycho.scan.optics import Optic, curvature_of, measured_power, optics_of, pupil, refocused
 from ptycho.scan.probe import intensity_of
 
 
@@ -31,12 +32,17 @@ class ProbeOptions:
     """Options of the estimate of the initial probe."""
 
     steps: int = 5  # of the object, for every number
+    closer_steps: int = 12  # for another curvature of a specified probe; fewer prefer too strong ones
     halvings: int = 3  # of the step between two numbers, around the best of the coarse scan
     object_steps: int = 3  # of the best one, of the object alone
     probe_steps: int = 20  # and then with the probe
-    another: Rule = Rule(
-        2.0, 0.06
-    )  # by which another curvature, or another probe than the specified, is taken
+    # by which another curvature, or another probe than the specified, is taken,
+    another: Rule = Rule(2.0, 0.06)
+    # and the specified probe with another curvature. Gains were .26 to 3.3 at 20 to 80 standard errors for .3
+    # to 1.5 of the right defocus and wrong signs, below .12 for positions of a wrong scale, .35 at 8 for
+    # mirrored patterns (``benchmarks/position_map.py``)
+    defocus: Rule = Rule(10.0, 0.2)
+    trial: TrialOptions = TrialOptions(pixels=2**19)  # of that curvature
 
 
 OPTIONS = ProbeOptions()
@@ -93,19 +99,21 @@ class _Search:
 
     def try_optic(self, name: str, optic: Optic) -> list[Trial]:
         """Try the numbers of an optic: a coarse scan, then around the best."""
+        return self.try_closer(name, optic, self.try_numbers(name, optic, optic.numbers(self.modulus)))
 
-        def tried(number: float) -> Trial:
-            return self.try_number(name, optic, number)
+    def try_numbers(self, name: str, optic: Optic, numbers: Iterable[float]) -> list[Trial]:
+        """Try numbers of an optic."""
+        return list(side_by_side(lambda number: self.try_number(name, optic, number), list(numbers)))
 
-        numbers = optic.numbers(self.modulus)
-        trials = list(side_by_side(tried, numbers.tolist()))
-        if len(numbers) == 1:  # so narrow a pupil that rays of any curvature would leave the window
+    def try_closer(self, name: str, optic: Optic, trials: list[Trial]) -> list[Trial]:
+        """Return trials of evenly spaced numbers, and of others around the best."""
+        if len(trials) == 1:  # so narrow a pupil that rays of any curvature would leave the window
             return trials
-        step = numbers[1] - numbers[0]
+        step = trials[1].hypothesis[1] - trials[0].hypothesis[1]
         for _ in range(self.options.halvings):
             step /= 2
             best = best_of(trials).hypothesis[1]
-            trials += side_by_side(tried, [best - step, best + step])
+            trials = [*trials, *self.try_numbers(name, optic, (best - step, best + step))]
         return trials
 
     def refine(self, optics: Mapping[str, Optic], tried: Sequence[Trial]) -> Guess:
@@ -142,6 +150,40 @@ def guess_lens(data: Dataset, curvatures: Sequence[float]) -> Guess:
     first = best_of(tried[:2])
     others = [one for one in tried[2:] if one.gain_over(first).passes(OPTIONS.another)]
     return search.refine(optics, others or tried[:2])
+
+
+class Defocus(NamedTuple):
+    """A curvature under which the specified probe explains the patterns clearly better."""
+
+    own: float  # curvature of the probe in rad·px²,
+    better: float  # and that curvature
+    text: str  # what both explain, in words
+
+
+def find_defocus(data: Dataset, both_signs: bool = True) -> Defocus | None:
+    """Find a curvature with which the specified probe explains clearly more than with its own, or None.
+
+    ``both_signs``: else only curvatures of the sign of its own are tried.
+    """
+    search, own, name = _Search.of(data, OPTIONS.trial, OPTIONS), curvature_of(data.probe[0]), "own"
+    optic = refocused(data.probe[0], own, both_signs)
+    as_it_is = search.try_number(name, optic, own)
+    coarse = search.try_numbers(name, optic, optic.numbers(search.modulus))
+    best = best_of(coarse)
+    if len(coarse) == 1 or not best.gain_over(as_it_is).passes(OPTIONS.another):
+        return None
+    search = replace(search, options=replace(OPTIONS, steps=OPTIONS.closer_steps))
+    step = coarse[1].hypothesis[1] - coarse[0].hypothesis[1]
+    near = search.try_numbers(name, optic, best.hypothesis[1] + step * np.arange(-1, 2))
+    guess = search.refine({name: optic}, search.try_closer(name, optic, near))
+    refined = search.refine({name: optic}, [as_it_is]).refined
+    if not guess.refined.gain_over(refined).passes(OPTIONS.defocus):
+        return None
+    better = guess.best.hypothesis[1]
+    text = (
+        f"deviance of a short reconstruction {refined.mean_deviance:.3g} → {guess.refined.mean_deviance:.3g}"
+    )
+    return Defocus(own, better, text)
 
 
 def refined_trial(sample: Sample, trial: Trial, options: ProbeOptions = OPTIONS) -> Trial:

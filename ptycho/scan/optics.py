@@ -60,8 +60,8 @@ def pinhole(modulus: np.ndarray, log_diameter: float) -> np.ndarray:
 
 
 def curved(probe: np.ndarray, curvature: float) -> np.ndarray:
-    """Return a probe ``(N, N)`` whose far field gets the phase ``c q²`` besides its own; complex64."""
-    return waves_of(far_field(probe) * np.exp(1j * curvature * frequency(len(probe)) ** 2))
+    """Return a probe ``(…, N, N)`` whose far field gets the phase ``c q²`` besides its own; complex64."""
+    return waves_of(far_field(probe) * np.exp(1j * curvature * frequency(probe.shape[-1]) ** 2))
 
 
 def curvature_of(probe: np.ndarray) -> float:
@@ -106,6 +106,21 @@ class Optic(NamedTuple):
     probe: Callable[[np.ndarray, float], np.ndarray]
     numbers: Callable[[np.ndarray], np.ndarray]
     text: Callable[[float], str]
+
+
+def refocused(probe: np.ndarray, curvature: float, both_signs: bool = True) -> Optic:
+    """Return the optic of a probe ``(N, N)`` of another curvature; of either sign, or of the sign of its own.
+
+    ``curvature``: its own, as :func:`curvature_of` gives it.
+    """
+
+    def numbers(modulus: np.ndarray) -> np.ndarray:
+        every = _curvatures(modulus)
+        return every if both_signs else every[every * curvature >= 0]
+
+    return Optic(
+        lambda _, number: curved(probe, number - curvature), numbers, "the curvature {:.4g} rad·px²".format
+    )
 
 
 OPTICS = {

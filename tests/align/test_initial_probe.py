@@ -1,5 +1,6 @@
 """The estimate of the initial probe: modulus, phase and signs, and its accuracy on simulated scans."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -7,14 +8,16 @@ import pytest
 from helpers.phase_scans import scan_with
 
 import ptycho
-from ptycho.align.align_scan import STEPS, compare_probe
+from ptycho.align.align_scan import STEPS, compare_defocus, compare_probe
 from ptycho.align.aligned import AlignedScan, RunContext
 from ptycho.align.geometry import CoarseRotation
 from ptycho.align.initial_probe import ProbeOptions, guess_probe, scale_to_patterns
 from ptycho.align.orientation import REVERSED
 from ptycho.config import IdealDiskProbe, OwnProbe, ScanRunConfig, ZonePlateProbe
-from ptycho.reconstruction.trial import TrialOptions
-from ptycho.scan.optics import OPTICS, frequency, pupil
+from ptycho.evaluation.trust import ORIENTATION
+from ptycho.reconstruction.trial import TrialOptions, place_anew
+from ptycho.scan.optics import OPTICS, curved, frequency, pupil
+from ptycho.scan.positions import rotation
 from ptycho.scan.probe import make_probe
 
 N = 32
@@ -90,16 +93,18 @@ def defocused():
     return scan_with(optic.probe(modulus, curvature), seed=1, side=7, step=3, photons=1e5), curvature
 
 
-def compared(defocused, own, **keys):
+def compared(defocused, own, run=compare_probe, orientation=None, **keys):
+    """The scan under its ``own`` probe after one step, and the data before it."""
     data, curvature = defocused
     data = data.under_probe(scale_to_patterns(own, data)[None])
     scan = ptycho.Scan.from_arrays(
         np.rint(data.amplitudes[:] ** 2), data.positions, data.probe[0], counts=True
     )
-    rotation = CoarseRotation(curvatures=(curvature, -curvature))
-    aligned = AlignedScan(scan.geometry, data, ScanRunConfig(data=scan.data, **keys), rotation=rotation)
-    (step,) = (step for step in STEPS if step.run is compare_probe)
-    return (compare_probe(aligned, RunContext(Path())) if step.applies(aligned) else aligned), data
+    rotation = CoarseRotation(curvatures=() if run is compare_defocus else (curvature, -curvature))
+    reading = scan.data if orientation is None else replace(scan.data, orientation=orientation)
+    aligned = AlignedScan(scan.geometry, data, ScanRunConfig(data=reading, **keys), rotation=rotation)
+    (step,) = (step for step in STEPS if step.run is run)
+    return (run(aligned, RunContext(Path())) if step.applies(aligned) else aligned), data
 
 
 def test_a_probe_of_another_defocus_is_replaced(defocused):
@@ -130,4 +135,41 @@ def test_few_patterns_do_not_replace_a_probe(defocused):
     few = data.subset(np.arange(40), 1)
     modulus = pupil(data.amplitudes.statistics.mean_intensity)
     aligned, before = compared((few, curvature), OPTICS["lens"].probe(modulus, -0.4 * curvature))
+    assert aligned.data is before and not aligned.decisions
+
+
+@pytest.mark.parametrize("factor", [-1, -0.5, 0.3, 0.6, 1.6])
+def test_a_specified_probe_gets_the_curvature_of_the_patterns(defocused, factor):
+    data, curvature = defocused
+    right = data.probe[0]
+    wrong = curved(right, (factor - 1) * curvature)
+    aligned, _ = compared(defocused, wrong, compare_defocus)
+    (warning,) = aligned.decisions
+    assert (warning.warns and "check its defocus" in str(warning)) or factor < 0
+    assert (warning.flags == (ORIENTATION,)) == (factor < 0)
+    assert overlap(aligned.data.probe[0], right) > max(0.97, overlap(wrong, right))
+    assert aligned.data.beam.power == pytest.approx(data.beam.power, rel=1e-4)
+    aligned, before = compared(defocused, wrong, compare_defocus, probe=OwnProbe(learn=False))
+    assert aligned.data is before
+    aligned, before = compared(defocused, wrong, compare_defocus, orientation="auto")
+    assert (aligned.data is before) == (factor < 0)  # then the positions are negated
+
+
+@pytest.mark.parametrize("photons", [300, 1e5])
+@pytest.mark.parametrize("change", ["nothing", "scale", "rotation", "transposed", "mirrored", "one late"])
+def test_other_errors_do_not_change_the_defocus(defocused, photons, change):
+    probe = defocused[0].probe[0]
+    data = scan_with(probe, seed=1, side=7, step=3, photons=photons)
+    amplitudes, positions = data.amplitudes[:], data.positions.astype(float)
+    if change in ("scale", "rotation"):
+        matrix = 0.8 * np.eye(2) if change == "scale" else rotation(8.0)
+        positions = (positions - positions.mean(axis=0)) @ matrix.T + positions.mean(axis=0)
+    elif change == "one late":
+        positions = np.roll(positions, 1, axis=0)
+    elif change == "transposed":
+        amplitudes = amplitudes.swapaxes(1, 2)
+    elif change == "mirrored":
+        amplitudes = np.roll(amplitudes[:, ::-1], 1, axis=1)
+    changed = place_anew(data, amplitudes, positions, None)
+    aligned, before = compared((changed, defocused[1]), probe, compare_defocus)
     assert aligned.data is before and not aligned.decisions
