@@ -5,7 +5,7 @@
     python benchmarks/position_map.py guessed            a probe that is estimated at the nominal positions
     python benchmarks/position_map.py jittered           positions with random errors of 0.7 px, too
     python benchmarks/position_map.py dim                10⁴ photons per pattern
-    python benchmarks/position_map.py defocus            right positions, probe with .5 to 1.5 of its defocus
+    python benchmarks/position_map.py defocus            a probe of another defocus, and other errors
     python benchmarks/position_map.py gains              the score test that precedes the search
     python benchmarks/position_map.py electrons          the default command, no probe, rotated by −121°
 
@@ -38,7 +38,7 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.panel import MARGIN, far_intensity, object_of, probe_of
 from ptycho.align.affine_map import find_map, score_map, turn_in
-from ptycho.align.initial_probe import guess_probe
+from ptycho.align.initial_probe import find_defocus, guess_probe
 from ptycho.evaluation.alignment import in_frame
 from ptycho.evaluation.metrics import align, relative_error
 from ptycho.reconstruction.estimate import Estimate
@@ -141,16 +141,35 @@ def photons(way: str) -> Iterator[Row]:
 
 
 def defocus() -> Iterator[Row]:
-    """Yield the maps that are found for correct positions under a probe of another defocus."""
+    """Yield what is changed in scans whose probe has another defocus, or whose probe alone is right."""
     for name, kind, dose, step in CASES:
-        data = scan_of((name, kind, dose, step), np.eye(2))
+        data, scan = scan_of((name, kind, dose, step), np.eye(2)), f"{name} {kind} {dose:.0e} {step}"
         own = data.probe[0]
-        for share in (0.5, 0.7, 1.5):
-            probe = curved(own, (share - 1) * curvature_of(own))
-            position_map = find_map(data.under_probe(probe[None].astype(np.complex64)))
+        for share in (-1, -0.5, 0.3, 0.5, 0.7, 1.5, 2):
+            wrong = curved(own, (share - 1) * curvature_of(own))
+            found = find_defocus(data.under_probe(wrong[None]))
+            probe = wrong if found is None else curved(wrong, found.better - found.own)
+            position_map = find_map(data.under_probe(probe[None]))
             flagged = position_map is not None and (position_map.scale_differs or position_map.turn_differs)
-            row = {"scan": f"{name} {kind} {dose:.0e} {step}", "defocus": share, "flagged": bool(flagged)}
-            yield row | {"map": None if position_map is None else position_map.text}
+            yield {
+                "scan": scan,
+                "defocus": share,
+                "overlap with the right probe": f"{overlap(wrong, own):.3f} → {overlap(probe, own):.3f}",
+                "map": None if not flagged else position_map.text,
+            }
+        late = dataset(data.amplitudes[:], own, np.roll(data.positions, 1, axis=0))
+        mirrored = replace(data, amplitudes=np.ascontiguousarray(data.amplitudes[:][:, :, ::-1]))
+        transposed = replace(data, amplitudes=np.ascontiguousarray(data.amplitudes[:].swapaxes(1, 2)))
+        others = {"one late": late, "mirrored": mirrored, "transposed": transposed}
+        others |= {edit: scan_of((name, kind, dose, step), matrix) for edit, matrix in EDITS.items()}
+        for edit, changed in others.items():
+            found = find_defocus(changed)
+            yield {"scan": scan, "wrong": edit, "defocus changed": None if found is None else found.text}
+
+
+def overlap(one: np.ndarray, two: np.ndarray) -> float:
+    """Return ``|⟨P, Q⟩| / |P||Q|``."""
+    return float(abs(np.vdot(one, two)) / np.linalg.norm(one) / np.linalg.norm(two))
 
 
 def gains() -> Iterator[Row]:

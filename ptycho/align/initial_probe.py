@@ -42,7 +42,6 @@ class ProbeOptions:
     # to 1.5 of the right defocus and wrong signs, below .12 for positions of a wrong scale, .35 at 8 for
     # mirrored patterns (``benchmarks/position_map.py``)
     defocus: Rule = Rule(10.0, 0.2)
-    trial: TrialOptions = TrialOptions(pixels=2**19)  # of that curvature
 
 
 OPTIONS = ProbeOptions()
@@ -165,15 +164,15 @@ def find_defocus(data: Dataset, both_signs: bool = True) -> Defocus | None:
 
     ``both_signs``: else only curvatures of the sign of its own are tried.
     """
-    search, own, name = _Search.of(data, OPTIONS.trial, OPTIONS), curvature_of(data.probe[0]), "own"
+    search, own, name = _Search.of(data, TrialOptions(), OPTIONS), curvature_of(data.probe[0]), "own"
     optic = refocused(data.probe[0], own, both_signs)
     as_it_is = search.try_number(name, optic, own)
-    coarse = search.try_numbers(name, optic, optic.numbers(search.modulus))
+    coarse = search.try_numbers(name, optic, optic.numbers(search.modulus)[::2])
     best = best_of(coarse)
     if len(coarse) == 1 or not best.gain_over(as_it_is).passes(OPTIONS.another):
         return None
     search = replace(search, options=replace(OPTIONS, steps=OPTIONS.closer_steps))
-    step = coarse[1].hypothesis[1] - coarse[0].hypothesis[1]
+    step = (coarse[1].hypothesis[1] - coarse[0].hypothesis[1]) / 2
     near = search.try_numbers(name, optic, best.hypothesis[1] + step * np.arange(-1, 2))
     guess = search.refine({name: optic}, search.try_closer(name, optic, near))
     refined = search.refine({name: optic}, [as_it_is]).refined

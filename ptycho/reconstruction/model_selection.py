@@ -189,6 +189,25 @@ def _try_modes(selection: Selection, beyond: int = 0) -> None:
             return
 
 
+def _try_modes_beside_a_right_one(selection: Selection) -> None:
+    """Add a mode where refining the probe alone explained too little: the first may be right, others missing.
+
+    After the OPR modes, as a mode can stand for a probe that drifts.
+    """
+    options, estimate = selection.options, selection.estimate
+    decided = options.probe is not None or options.modes is not None
+    if decided or selection.refine.probe or estimate.slices > 1:
+        return
+    count = len(estimate.modes)
+    start = replace(estimate, modes=more_modes(estimate.modes, count + 1))
+    refine, values = replace(selection.refine, probe=True), (str(count + 1), str(count))
+    selection.try_model("modes", start, refine, None, values)
+    if selection.refine.probe:
+        selection.forget("probe")
+        selection.record("probe", "refined", "as it has further modes")
+        _try_modes(selection)
+
+
 def _try_background(selection: Selection) -> None:
     if selection.options.background is not False:
         background = first_background(selection.kept, selection.estimate, selection.limits)
@@ -350,6 +369,7 @@ HYPOTHESES = (
     _try_modes,
     _try_slices_again,
     _try_variation,
+    _try_modes_beside_a_right_one,
     _try_background,
     _try_fewer_modes,
     _try_nominal,

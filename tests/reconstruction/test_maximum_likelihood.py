@@ -45,7 +45,7 @@ def test_a_beam_that_is_right_is_kept(count, photons, kind):
     kept = {
         key: value for key, value in decided(found).items() if key not in ("regulariser", "initial object")
     }
-    assert kept.pop("OPR modes") == "0"
+    assert kept.pop("OPR modes") == "0" and kept.pop("modes") == "1"
     assert kept == dict.fromkeys(("probe", "positions", "flux", "background"), "not refined")
     assert all(f"deviance of held-out {kind}" in decision.why for decision in found.decisions)
     assert found.refine == Refine(False)

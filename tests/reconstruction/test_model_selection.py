@@ -7,7 +7,12 @@ import numpy as np
 import pytest
 
 from ptycho.reconstruction.estimate import Estimate, Refine
-from ptycho.reconstruction.model_selection import _try_again, _try_fewer_modes, _try_nominal
+from ptycho.reconstruction.model_selection import (
+    _try_again,
+    _try_fewer_modes,
+    _try_modes_beside_a_right_one,
+    _try_nominal,
+)
 from ptycho.reconstruction.selection import ModelOptions, Selection
 
 NOMINAL, FITTED = np.zeros((20, 2)), np.ones((20, 2))
@@ -81,3 +86,32 @@ def test_modes_that_a_background_makes_needless_are_dropped(without, kept):
     selection.refine = Refine(background=True)
     _try_fewer_modes(selection)
     assert len(selection.estimate.modes) == kept
+
+
+@pytest.mark.parametrize(
+    ("specified", "refined", "deviances", "modes", "names"),
+    [
+        (
+            {},
+            False,
+            [0.9, 1.1, 0.899],
+            2,
+            {"modes": "2", "probe": "refined"},
+        ),  # and a third explains too little
+        ({}, False, [1.099], 1, {"modes": "1", "probe": "not refined"}),
+        ({}, True, [], 1, {"probe": "not refined"}),  # beside a refined probe they were tried before
+        ({"modes": 1}, False, [], 1, {"probe": "not refined"}),
+        ({"probe": False}, False, [], 1, {"probe": "not refined"}),
+    ],
+)
+def test_a_mode_is_tried_beside_a_probe_that_needs_no_refinement(specified, refined, deviances, modes, names):
+    """``deviances``: of trials; after a better one that of as many steps without it."""
+    selection = Scripted(1.1, deviances)
+    selection.options = ModelOptions(**specified)
+    probe = np.random.default_rng(0).random((1, 8, 8)).astype(np.complex64)
+    selection.estimate = replace(selection.estimate, modes=probe, positions=NOMINAL)
+    selection.refine = Refine(refined)
+    selection.record("probe", "not refined", "")
+    _try_modes_beside_a_right_one(selection)
+    assert len(selection.estimate.modes) == modes and selection.refine.probe == (refined or modes > 1)
+    assert {finding.what: finding.value for finding in selection.decisions} == names
