@@ -189,25 +189,6 @@ def _try_modes(selection: Selection, beyond: int = 0) -> None:
             return
 
 
-def _try_modes_beside_a_right_one(selection: Selection) -> None:
-    """Add a mode where refining the probe alone explained too little: the first may be right, others missing.
-
-    After the OPR modes, as a mode can stand for a probe that drifts.
-    """
-    options, estimate = selection.options, selection.estimate
-    decided = options.probe is not None or options.modes is not None
-    if decided or selection.refine.probe or estimate.slices > 1:
-        return
-    count = len(estimate.modes)
-    start = replace(estimate, modes=more_modes(estimate.modes, count + 1))
-    refine, values = replace(selection.refine, probe=True), (str(count + 1), str(count))
-    selection.try_model("modes", start, refine, None, values)
-    if selection.refine.probe:
-        selection.forget("probe")
-        selection.record("probe", "refined", "as it has further modes")
-        _try_modes(selection)
-
-
 def _try_background(selection: Selection) -> None:
     if selection.options.background is not False:
         background = first_background(selection.kept, selection.estimate, selection.limits)
@@ -330,6 +311,43 @@ def _try_variation(selection: Selection) -> None:
                 selection.record(part, "refined", "as the probe varies")
 
 
+def _try_variation_and_mode(selection: Selection) -> None:
+    try_in_either_order(selection, _try_variation, _try_mode_beside_a_right_one)
+
+
+def try_in_either_order(
+    selection: Selection, one: Callable[[Selection], None], other: Callable[[Selection], None]
+) -> None:
+    """Try two hypotheses that can stand for each other; if the first is taken, in the other order, too.
+
+    The order that explains more is kept.
+    """
+    usual, reverse = selection.branch(), selection.branch()
+    one(usual)
+    taken = usual.refine != selection.refine
+    other(usual)
+    if taken:
+        other(reverse)
+        one(reverse)
+    selection.adopt(min((usual, reverse) if taken else (usual,), key=lambda way: way.deviance))
+
+
+def _try_mode_beside_a_right_one(selection: Selection) -> None:
+    """Add a mode to a probe that is open, but was not refined: it may be right where others are missing."""
+    options, estimate = selection.options, selection.estimate
+    decided = options.probe is not None or options.modes is not None
+    if decided or selection.refine.probe or estimate.slices > 1:
+        return
+    count = len(estimate.modes)
+    start = replace(estimate, modes=more_modes(estimate.modes, count + 1))
+    refine, values = replace(selection.refine, probe=True), (str(count + 1), str(count))
+    selection.try_model("modes", start, refine, None, values)
+    if selection.refine.probe:
+        selection.forget("probe")
+        selection.record("probe", "refined", "as it has further modes")
+        _try_modes(selection)
+
+
 def _try_again(selection: Selection) -> None:
     """Try positions and flux again where they were refused under a beam that explained clearly less.
 
@@ -368,8 +386,7 @@ HYPOTHESES = (
     try_slices,
     _try_modes,
     _try_slices_again,
-    _try_variation,
-    _try_modes_beside_a_right_one,
+    _try_variation_and_mode,
     _try_background,
     _try_fewer_modes,
     _try_nominal,

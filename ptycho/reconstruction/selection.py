@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from copy import copy
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -175,6 +176,21 @@ class Selection:
     def forget(self, what: str) -> None:
         """Drop the decisions of this name: another one takes their place."""
         self.decisions = [finding for finding in self.decisions if finding.what != what]
+
+    def branch(self) -> Selection:
+        """Return a copy on which hypotheses are tried in another order; decisions there are not reported."""
+        names = "decisions", "tried", "refused", "explained", "before_variation"
+        own = {name: copy(getattr(self, name)) for name in names}
+        return replace(self, **own, on_decision=lambda decision: None)
+
+    def adopt(self, branch: Selection) -> None:
+        """Become a branch, and report what it decided."""
+        new = [decision for decision in branch.decisions if decision not in self.decisions]
+        for one in fields(self):
+            if one.name != "on_decision":
+                setattr(self, one.name, getattr(branch, one.name))
+        for decision in new:
+            self.on_decision(decision)
 
     def fit(
         self,

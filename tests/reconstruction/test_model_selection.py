@@ -1,6 +1,6 @@
 """What is refined is decided by held-out patterns: a simpler model is taken, and what it cost tried again."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,8 +10,9 @@ from ptycho.reconstruction.estimate import Estimate, Refine
 from ptycho.reconstruction.model_selection import (
     _try_again,
     _try_fewer_modes,
-    _try_modes_beside_a_right_one,
+    _try_mode_beside_a_right_one,
     _try_nominal,
+    try_in_either_order,
 )
 from ptycho.reconstruction.selection import ModelOptions, Selection
 
@@ -112,6 +113,39 @@ def test_a_mode_is_tried_beside_a_probe_that_needs_no_refinement(specified, refi
     selection.estimate = replace(selection.estimate, modes=probe, positions=NOMINAL)
     selection.refine = Refine(refined)
     selection.record("probe", "not refined", "")
-    _try_modes_beside_a_right_one(selection)
+    _try_mode_beside_a_right_one(selection)
     assert len(selection.estimate.modes) == modes and selection.refine.probe == (refined or modes > 1)
     assert {finding.what: finding.value for finding in selection.decisions} == names
+
+
+@pytest.mark.parametrize(
+    ("deviances", "kept"),
+    [  # of a step from 1.1; of both steps in the usual order, in the other
+        ({"flux": 1.0, "flux, background": 0.9, "background": 0.8, "background, flux": 0.7}, 0.7),
+        ({"flux": 1.0, "flux, background": 0.6, "background": 0.8, "background, flux": 0.7}, 0.6),
+        ({"flux": 1.1, "background": 0.8}, 0.8),  # refused at once: the other order would be the same
+    ],
+)
+def test_hypotheses_that_can_stand_for_each_other_are_tried_in_either_order(deviances, kept):
+    tried, reported = [], []
+
+    def hypothesis(part):
+        def run(selection):
+            way = ", ".join([*(finding.what for finding in selection.decisions if finding.value), part])
+            tried.append(way)
+            taken = deviances[way] < np.exp(selection.deviance) - 1e-9
+            if taken:
+                selection.scores = patterns(deviances[way])
+                selection.refine = replace(selection.refine, **{part: True})
+            selection.record(part, "refined" if taken else "", way)
+
+        return run
+
+    scripted = Scripted(1.1, [])
+    selection = Selection(**{one.name: getattr(scripted, one.name) for one in fields(Selection)})
+    selection.on_decision = reported.append
+    try_in_either_order(selection, hypothesis("flux"), hypothesis("background"))
+    assert np.exp(selection.deviance) == pytest.approx(kept)
+    assert selection.decisions == reported and len(reported) == 2
+    assert len(tried) == (2 if deviances["flux"] == 1.1 else 4)
+    assert reported[-1].what == ("flux" if kept == 0.7 else "background")
