@@ -38,7 +38,7 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.panel import MARGIN, far_intensity, object_of, probe_of
 from ptycho.align.affine_map import find_map, score_map, turn_in
-from ptycho.align.initial_probe import find_defocus, guess_probe
+from ptycho.align.initial_probe import find_other_probe, guess_probe
 from ptycho.evaluation.alignment import in_frame
 from ptycho.evaluation.metrics import align, relative_error
 from ptycho.reconstruction.estimate import Estimate
@@ -147,8 +147,8 @@ def defocus() -> Iterator[Row]:
         own = data.probe[0]
         for share in (-1, -0.5, 0.3, 0.5, 0.7, 1.5, 2):
             wrong = curved(own, (share - 1) * curvature_of(own))
-            found = find_defocus(data.under_probe(wrong[None]))
-            probe = wrong if found is None else curved(wrong, found.better - found.own)
+            found = find_other_probe(data.under_probe(wrong[None]))
+            probe = wrong if found is None else found.of(wrong)
             position_map = find_map(data.under_probe(probe[None]))
             flagged = position_map is not None and (position_map.scale_differs or position_map.turn_differs)
             yield {
@@ -163,7 +163,7 @@ def defocus() -> Iterator[Row]:
         others = {"one late": late, "mirrored": mirrored, "transposed": transposed}
         others |= {edit: scan_of((name, kind, dose, step), matrix) for edit, matrix in EDITS.items()}
         for edit, changed in others.items():
-            found = find_defocus(changed)
+            found = find_other_probe(changed)
             yield {"scan": scan, "wrong": edit, "defocus changed": None if found is None else found.text}
 
 

@@ -37,7 +37,7 @@ from ptycho.align.geometry import (
 )
 from ptycho.align.initial_probe import (
     ProbeOptions,
-    find_defocus,
+    find_other_probe,
     guess_lens,
     guess_probe,
     likeness,
@@ -66,7 +66,6 @@ from ptycho.scan.comparison import compare_shares
 from ptycho.scan.coverage import values_per_parameter
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
-from ptycho.scan.optics import curved
 from ptycho.scan.positions import rotation
 from ptycho.scan.probe import masked
 
@@ -158,28 +157,23 @@ def compare_probe(aligned: AlignedScan, context: RunContext) -> AlignedScan:
 
 
 def compare_defocus(aligned: AlignedScan, context: RunContext) -> AlignedScan:
-    """Give the specified probe another curvature, if that explains the patterns clearly better.
+    """Give the specified probe another curvature, or its conjugate, if that explains clearly more.
 
     A curvature of the other sign explains what positions of the other sign do. Positions are as they were
     read here, so none is tried with ``data.orientation=auto``.
     """
     view, auto = _downsampled(aligned.data), aligned.config.data.orientation == "auto"
-    found = find_defocus(view.data, both_signs=not auto)
+    found = find_other_probe(view.data, both_signs=not auto)
     if found is None:
         return aligned
-    probe = curved(aligned.data.probe, (found.better - found.own) / view.ratio**2)
-    text = (
-        f"the specified probe explains the patterns better with another defocus, now used ({found.text}; "
-        f"curvature of its far field {found.own:.4g} → {found.better:.4g} rad·px²)"
-    )
-    if found.own * found.better >= 0:
-        warning = Finding.warning(f"{text}; check its defocus, or keep it with probe.learn=false")
-    else:
+    probe = masked(found.of(aligned.data.probe, view.ratio), aligned.config.probe)
+    text = f"the specified probe explains the patterns better with another defocus, now used ({found.text})"
+    if found.negates:
         either = "its sign is the other one: wrong is that of the defocus, or that of the positions"
         warning = Finding.warning(f"{text}; {either} (then data.position_sign=-1)", ORIENTATION)
-    return replace(aligned, data=aligned.data.under_probe(masked(probe, aligned.config.probe))).decided(
-        warning
-    )
+    else:
+        warning = Finding.warning(f"{text}; check its defocus, or keep it with probe.learn=false")
+    return replace(aligned, data=aligned.data.under_probe(probe)).decided(warning)
 
 
 def _rotated(aligned: AlignedScan) -> Dataset:

@@ -18,12 +18,13 @@ from typing import NamedTuple
 import numpy as np
 from scipy.ndimage import gaussian_filter
 
+from ptycho.align.orientation import REVERSED
 from ptycho.reconstruction.scan_likelihood import side_by_side
 from ptycho.reconstruction.trial import Sample, Trial, TrialOptions, best_of, middle, place_anew
 from ptycho.scan.comparison import Rule, split_patterns
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
-from ptycho.scan.optics import Optic, curvature_of, measured_power, optics_of, pupil, refocused
+from ptycho.scan.optics import Optic, curvature_of, curved, measured_power, optics_of, pupil, refocused
 from ptycho.scan.probe import intensity_of
 
 
@@ -151,38 +152,58 @@ def guess_lens(data: Dataset, curvatures: Sequence[float]) -> Guess:
     return search.refine(optics, others or tried[:2])
 
 
-class Defocus(NamedTuple):
-    """A curvature under which the specified probe explains the patterns clearly better."""
+class OtherProbe(NamedTuple):
+    """A change of the specified probe, by which it explains the patterns clearly better."""
 
-    own: float  # curvature of the probe in rad·px²,
-    better: float  # and that curvature
-    text: str  # what both explain, in words
+    conjugate: bool  # it becomes P*,
+    reversed: bool  # reversed about the zero of both axes,
+    change: float  # and its far field gets so much more curvature, in rad·px²
+    negates: bool  # the curvature changes its sign
+    text: str  # what it becomes, and what both explain
+
+    def of(self, modes: np.ndarray, ratio: float = 1.0) -> np.ndarray:
+        """Return what modes ``(…, N, N)`` become; ``ratio``: pixels of the scan that was tried over N."""
+        waves = modes.conj() if self.conjugate else modes
+        waves = REVERSED.patterns(waves) if self.reversed else waves
+        return curved(waves, self.change / ratio**2)
 
 
-def find_defocus(data: Dataset, both_signs: bool = True) -> Defocus | None:
-    """Find a curvature with which the specified probe explains clearly more than with its own, or None.
+def find_other_probe(data: Dataset, both_signs: bool = True) -> OtherProbe | None:
+    """Find a change of the specified probe that explains the patterns clearly better, or None.
 
-    ``both_signs``: else only curvatures of the sign of its own are tried.
+    It is another curvature; with ``both_signs`` also one of the other sign, or the complex conjugate, as
+    programs store it whose Fourier transform has the other sign.
     """
-    search, own, name = _Search.of(data, TrialOptions(), OPTIONS), curvature_of(data.probe[0]), "own"
-    optic = refocused(data.probe[0], own, both_signs)
-    as_it_is = search.try_number(name, optic, own)
-    coarse = search.try_numbers(name, optic, optic.numbers(search.modulus)[::2])
+    search, probe = _Search.of(data, TrialOptions(), OPTIONS), data.probe[0]
+    own = curvature_of(probe)
+    optics = {"": refocused(probe, own, both_signs)}
+    if both_signs:
+        turned = REVERSED.patterns(probe.conj())
+        optics |= {"conjugate": refocused(probe.conj(), -own), "reversed": refocused(turned, -own)}
+    as_it_is = search.try_number("", optics[""], own)
+    coarse = search.try_numbers("", optics[""], optics[""].numbers(search.modulus)[::2])
+    if len(coarse) == 1:
+        return None
+    step = (coarse[1].hypothesis[1] - coarse[0].hypothesis[1]) / 2
+    coarse += [search.try_number(name, optics[name], -own) for name in optics if name]
     best = best_of(coarse)
-    if len(coarse) == 1 or not best.gain_over(as_it_is).passes(OPTIONS.another):
+    if not best.gain_over(as_it_is).passes(OPTIONS.another):
         return None
     search = replace(search, options=replace(OPTIONS, steps=OPTIONS.closer_steps))
-    step = (coarse[1].hypothesis[1] - coarse[0].hypothesis[1]) / 2
-    near = search.try_numbers(name, optic, best.hypothesis[1] + step * np.arange(-1, 2))
-    guess = search.refine({name: optic}, search.try_closer(name, optic, near))
-    refined = search.refine({name: optic}, [as_it_is]).refined
+    name, number = best.hypothesis
+    near = search.try_numbers(name, optics[name], number + step * np.arange(-1, 2))
+    guess = search.refine(optics, search.try_closer(name, optics[name], near))
+    refined = search.refine(optics, [as_it_is]).refined
     if not guess.refined.gain_over(refined).passes(OPTIONS.defocus):
         return None
     better = guess.best.hypothesis[1]
     text = (
-        f"deviance of a short reconstruction {refined.mean_deviance:.3g} → {guess.refined.mean_deviance:.3g}"
+        f"{'its complex conjugate, ' * bool(name)}curvature of its far field {own:.4g} → {better:.4g} "
+        f"rad·px²; deviance of a short reconstruction {refined.mean_deviance:.3g} → "
+        f"{guess.refined.mean_deviance:.3g}"
     )
-    return Defocus(own, better, text)
+    change = better + own if name else better - own
+    return OtherProbe(bool(name), name == "reversed", change, own * better < 0, text)
 
 
 def refined_trial(sample: Sample, trial: Trial, options: ProbeOptions = OPTIONS) -> Trial:

@@ -18,7 +18,7 @@ from ptycho.evaluation.trust import ORIENTATION
 from ptycho.reconstruction.trial import TrialOptions, place_anew
 from ptycho.scan.optics import OPTICS, curved, frequency, pupil
 from ptycho.scan.positions import rotation
-from ptycho.scan.probe import make_probe
+from ptycho.scan.probe import make_probe, waves_of
 
 N = 32
 PIXEL_NM, WAVELENGTH_NM = 20.0, 0.15498  # of the zone plate's default at N = 32, 8 keV
@@ -153,6 +153,21 @@ def test_a_specified_probe_gets_the_curvature_of_the_patterns(defocused, factor)
     assert aligned.data is before
     aligned, before = compared(defocused, wrong, compare_defocus, orientation="auto")
     assert (aligned.data is before) == (factor < 0)  # then the positions are negated
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_specified_probe_may_be_the_complex_conjugate(reverse):
+    """With aberrations that no curvature replaces: coma, whose sign a reversal changes, and astigmatism."""
+    rows, columns = np.meshgrid(*(np.arange(N) / N - 0.5,) * 2, indexing="ij")
+    modulus = np.exp(-((frequency(N) / 0.2) ** 4))
+    phase = 260 * (rows**2 + columns**2) + 130 * (rows**2 - columns**2) + 300 * columns**3
+    right = waves_of(modulus * np.exp(1j * phase))
+    wrong = REVERSED.patterns(right).conj() if reverse else right.conj()
+    data = scan_with(right, seed=1, side=7, step=3, photons=1e5)
+    aligned, _ = compared((data, 0.0), wrong, compare_defocus)
+    (warning,) = aligned.decisions
+    assert "its complex conjugate" in str(warning) and warning.flags == (ORIENTATION,)
+    assert overlap(aligned.data.probe[0], right) > 0.98 > 0.9 > overlap(wrong, right)
 
 
 @pytest.mark.parametrize("photons", [300, 1e5])
