@@ -158,7 +158,7 @@ class OtherProbe(NamedTuple):
     conjugate: bool  # it becomes P*,
     reversed: bool  # reversed about the zero of both axes,
     change: float  # and its far field gets so much more curvature, in rad·px²
-    negates: bool  # the curvature changes its sign
+    negates: bool  # it is P*, or the curvature changes its sign
     text: str  # what it becomes, and what both explain
 
     def of(self, modes: np.ndarray, ratio: float = 1.0) -> np.ndarray:
@@ -203,7 +203,7 @@ def find_other_probe(data: Dataset, both_signs: bool = True) -> OtherProbe | Non
         f"{guess.refined.mean_deviance:.3g}"
     )
     change = better + own if name else better - own
-    return OtherProbe(bool(name), name == "reversed", change, own * better < 0, text)
+    return OtherProbe(bool(name), name == "reversed", change, bool(name) or own * better < 0, text)
 
 
 def refined_trial(sample: Sample, trial: Trial, options: ProbeOptions = OPTIONS) -> Trial:

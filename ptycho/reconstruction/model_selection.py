@@ -324,12 +324,14 @@ def try_in_either_order(
     """
     usual, reverse = selection.branch(), selection.branch()
     one(usual)
-    taken = usual.refine != selection.refine
-    other(usual)
-    if taken:
+    if usual.refine != selection.refine:
         other(reverse)
+    other(usual)
+    ways = [usual]
+    if reverse.refine != selection.refine:  # else what follows is the same
         one(reverse)
-    selection.adopt(min((usual, reverse) if taken else (usual,), key=lambda way: way.deviance))
+        ways.append(reverse)
+    selection.adopt(min(ways, key=lambda way: way.deviance))
 
 
 def _try_mode_beside_a_right_one(selection: Selection) -> None:
