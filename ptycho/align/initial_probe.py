@@ -39,9 +39,8 @@ class ProbeOptions:
     probe_steps: int = 20  # and then with the probe
     # by which another curvature, or another probe than the specified, is taken,
     another: Rule = Rule(2.0, 0.06)
-    # and the specified probe with another curvature. Gains were .26 to 3.3 at 20 to 80 standard errors for .3
-    # to 1.5 of the right defocus and wrong signs, below .12 for positions of a wrong scale, .35 at 8 for
-    # mirrored patterns (``benchmarks/position_map.py``)
+    # and the specified probe with another curvature. Gains were .18 to 3.3 at 20 to 80 standard errors under
+    # wrong probes, below .12 for positions of a wrong scale (``benchmarks/position_map.py defocus``)
     defocus: Rule = Rule(10.0, 0.2)
 
 
