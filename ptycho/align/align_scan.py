@@ -167,13 +167,7 @@ def compare_defocus(aligned: AlignedScan, context: RunContext) -> AlignedScan:
     if found is None:
         return aligned
     probe = masked(found.of(aligned.data.probe, view.ratio), aligned.config.probe)
-    text = f"the specified probe explains the patterns better with another defocus, now used ({found.text})"
-    if found.negates:
-        either = "its sign is the other one: wrong is that of the defocus, or that of the positions"
-        warning = Finding.warning(f"{text}; {either} (then data.position_sign=-1)", ORIENTATION)
-    else:
-        warning = Finding.warning(f"{text}; check its defocus, or keep it with probe.learn=false")
-    return replace(aligned, data=aligned.data.under_probe(probe)).decided(warning)
+    return replace(aligned, data=aligned.data.under_probe(probe)).decided(found.finding)
 
 
 def _rotated(aligned: AlignedScan) -> Dataset:

@@ -19,6 +19,7 @@ import numpy as np
 from scipy.ndimage import gaussian_filter
 
 from ptycho.align.orientation import REVERSED
+from ptycho.evaluation.trust import ORIENTATION
 from ptycho.reconstruction.scan_likelihood import side_by_side
 from ptycho.reconstruction.trial import Sample, Trial, TrialOptions, best_of, middle, place_anew
 from ptycho.scan.comparison import Rule, split_patterns
@@ -165,6 +166,17 @@ class OtherProbe(NamedTuple):
         waves = modes.conj() if self.conjugate else modes
         waves = REVERSED.patterns(waves) if self.reversed else waves
         return curved(waves, self.change / ratio**2)
+
+    @property
+    def finding(self) -> Finding:
+        """A warning with its remedy; with a flag where the positions may be negated instead."""
+        text = (
+            f"the specified probe explains the patterns better with another defocus, now used ({self.text})"
+        )
+        if not self.negates:
+            return Finding.warning(f"{text}; check its defocus, or keep it with probe.learn=false")
+        either = "its sign is the other one: wrong is that of the defocus, or that of the positions"
+        return Finding.warning(f"{text}; {either} (then data.position_sign=-1)", ORIENTATION)
 
 
 def find_other_probe(data: Dataset, both_signs: bool = True) -> OtherProbe | None:

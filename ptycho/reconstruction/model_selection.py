@@ -312,29 +312,10 @@ def _try_variation(selection: Selection) -> None:
 
 
 def _try_variation_and_mode(selection: Selection) -> None:
-    try_in_either_order(selection, _try_variation, _try_mode_beside_a_right_one)
+    selection.try_in_either_order(_try_variation, _try_mode_beside_unrefined_probe)
 
 
-def try_in_either_order(
-    selection: Selection, one: Callable[[Selection], None], other: Callable[[Selection], None]
-) -> None:
-    """Try two hypotheses that can stand for each other; if the first is taken, in the other order, too.
-
-    The order that explains more is kept.
-    """
-    usual, reverse = selection.branch(), selection.branch()
-    one(usual)
-    if usual.refine != selection.refine:
-        other(reverse)
-    other(usual)
-    ways = [usual]
-    if reverse.refine != selection.refine:  # else what follows is the same
-        one(reverse)
-        ways.append(reverse)
-    selection.adopt(min(ways, key=lambda way: way.deviance))
-
-
-def _try_mode_beside_a_right_one(selection: Selection) -> None:
+def _try_mode_beside_unrefined_probe(selection: Selection) -> None:
     """Add a mode to a probe that is open, but was not refined: it may be right where others are missing."""
     options, estimate = selection.options, selection.estimate
     decided = options.probe is not None or options.modes is not None

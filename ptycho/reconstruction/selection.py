@@ -177,13 +177,31 @@ class Selection:
         """Drop the decisions of this name: another one takes their place."""
         self.decisions = [finding for finding in self.decisions if finding.what != what]
 
-    def branch(self) -> Selection:
-        """Return a copy on which hypotheses are tried in another order; decisions there are not reported."""
+    def try_in_either_order(
+        self, one: Callable[[Selection], None], other: Callable[[Selection], None]
+    ) -> None:
+        """Try two hypotheses that can stand for each other; if the first is taken, in the other order, too.
+
+        The order that explains more is kept.
+        """
+        usual, reverse = self._branch(), self._branch()
+        one(usual)
+        if usual.refine != self.refine:
+            other(reverse)
+        other(usual)
+        ways = [usual]
+        if reverse.refine != self.refine:  # else what follows is the same
+            one(reverse)
+            ways.append(reverse)
+        self._adopt(min(ways, key=lambda way: way.deviance))
+
+    def _branch(self) -> Selection:
+        """Return a copy whose decisions are not reported."""
         names = "decisions", "tried", "refused", "explained", "before_variation"
         own = {name: copy(getattr(self, name)) for name in names}
         return replace(self, **own, on_decision=lambda decision: None)
 
-    def adopt(self, branch: Selection) -> None:
+    def _adopt(self, branch: Selection) -> None:
         """Become a branch, and report what it decided."""
         new = [decision for decision in branch.decisions if decision not in self.decisions]
         for one in fields(self):

@@ -10,9 +10,8 @@ from ptycho.reconstruction.estimate import Estimate, Refine
 from ptycho.reconstruction.model_selection import (
     _try_again,
     _try_fewer_modes,
-    _try_mode_beside_a_right_one,
+    _try_mode_beside_unrefined_probe,
     _try_nominal,
-    try_in_either_order,
 )
 from ptycho.reconstruction.selection import ModelOptions, Selection
 
@@ -92,13 +91,8 @@ def test_modes_that_a_background_makes_needless_are_dropped(without, kept):
 @pytest.mark.parametrize(
     ("specified", "refined", "deviances", "modes", "names"),
     [
-        (
-            {},
-            False,
-            [0.9, 1.1, 0.899],
-            2,
-            {"modes": "2", "probe": "refined"},
-        ),  # and a third explains too little
+        # a third explains too little
+        ({}, False, [0.9, 1.1, 0.899], 2, {"modes": "2", "probe": "refined"}),
         ({}, False, [1.099], 1, {"modes": "1", "probe": "not refined"}),
         ({}, True, [], 1, {"probe": "not refined"}),  # beside a refined probe they were tried before
         ({"modes": 1}, False, [], 1, {"probe": "not refined"}),
@@ -113,7 +107,7 @@ def test_a_mode_is_tried_beside_a_probe_that_needs_no_refinement(specified, refi
     selection.estimate = replace(selection.estimate, modes=probe, positions=NOMINAL)
     selection.refine = Refine(refined)
     selection.record("probe", "not refined", "")
-    _try_mode_beside_a_right_one(selection)
+    _try_mode_beside_unrefined_probe(selection)
     assert len(selection.estimate.modes) == modes and selection.refine.probe == (refined or modes > 1)
     assert {finding.what: finding.value for finding in selection.decisions} == names
 
@@ -146,7 +140,7 @@ def test_hypotheses_that_can_stand_for_each_other_are_tried_in_either_order(devi
     scripted = Scripted(1.1, [])
     selection = Selection(**{one.name: getattr(scripted, one.name) for one in fields(Selection)})
     selection.on_decision = reported.append
-    try_in_either_order(selection, hypothesis("flux"), hypothesis("background"))
+    selection.try_in_either_order(hypothesis("flux"), hypothesis("background"))
     assert np.exp(selection.deviance) == pytest.approx(kept)
     assert selection.decisions == reported and len(reported) == 2
     assert tried.count("flux") == 1 and tried.count("background") == 1
