@@ -116,10 +116,19 @@ class ScanLikelihood:
         good = self.data.good
         return self.data.N**2 if good is None else int(good.sum())
 
-    def evaluate(self, estimate: Estimate, parts: tuple[str, ...] = ()) -> Evaluation:
-        """Evaluate an estimate; gradients are computed of ``parts``, names of its attributes."""
+    def evaluate(
+        self, estimate: Estimate, parts: tuple[str, ...] = (), corners: np.ndarray | None = None
+    ) -> Evaluation:
+        """Evaluate an estimate; gradients are computed of ``parts``, names of its attributes.
+
+        ``corners (J, 2)`` int64: of the windows, near the positions; None: the nearest.
+        """
         N, count = self.data.N, len(estimate.positions)
-        corners, fractions = self.places(estimate)
+        nearest, fractions = self.places(estimate)
+        if corners is None:
+            corners = nearest
+        else:
+            fractions = (estimate.positions - corners).astype(np.float32)
         probes = self.moved_probes
         if probes is not None and not (parts == ("object",) and probes.belong_to(estimate)):
             probes = None

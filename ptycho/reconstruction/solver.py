@@ -46,6 +46,9 @@ class FitOptions:
     preliminary: float = 1e-3  # the same of a beam, and of fits that others follow
     window: int = 5  # steps over which the gain is averaged
     restart: int = 100  # steps, after which curvatures are computed anew
+    # distances of a position from its window, in pixels, from which on it gets the nearest window: while a
+    # fit goes on, and where it would end
+    far: tuple[float, float] = (1.5, 0.6)
     renew: int = 10  # steps, after which the preconditioner is,
     same_factor: int = 5  # and its factor, under a regulariser
     first: int = 30  # steps of a fit from a constant,
@@ -151,6 +154,7 @@ def _fit(
     converged, limit = False, enough * _parameter_count(start, refine, objective)
     measured = len(start.positions) * objective.likelihood.pixels
     while len(course) <= steps and not converged:
+        corners = objective.likelihood.places(estimate)[0]
         held = 0.0 if objective.anchor is None else objective.anchor.weight
         parameters = Parameters.of(
             estimate,
@@ -163,17 +167,20 @@ def _fit(
         )
         before, u = len(course), parameters.start()
         preconditioner.renew(parameters, estimate, before)
-        for point in minimise(_value_and_gradient(objective, parameters, power), u, preconditioner, search):
+        function = _value_and_gradient(objective, parameters, power, corners)
+        for point in minimise(function, u, preconditioner, search):
             u, evaluations = point.x, evaluations + point.evaluations
             course.append(point.value)
-            watch(parameters.estimate(point.x), point.value)
-            done = len(course) - before
+            present, done = parameters.estimate(u), len(course) - before
+            watch(present, point.value)
             dispersion = max(1.0, 2 * course[-1] / measured)
             converged = done > 2 * options.window and _rate(course, options.window) < limit * dispersion
-            if converged or len(course) > steps or done > options.restart:
+            distance = np.abs(present.positions - corners).max()
+            if converged or len(course) > steps or done > options.restart or distance > options.far[0]:
+                converged = converged and distance < options.far[1]
                 break
             if done == options.window or done % options.renew == 0:
-                preconditioner.renew(parameters, parameters.estimate(u), len(course))
+                preconditioner.renew(parameters, present, len(course))
         else:
             converged = True
         estimate = normalise(parameters.estimate(u), power, refine)
@@ -263,17 +270,18 @@ def _rate(course: list[float], window: int = FIT.window) -> float:
 
 
 def _value_and_gradient(
-    objective: Objective, parameters: Parameters, power: float
+    objective: Objective, parameters: Parameters, power: float, corners: np.ndarray | None = None
 ) -> Callable[[np.ndarray], tuple[float, np.ndarray]]:
     """Return a function: half the deviance and the prior of the object, and their gradient.
 
     The prior is that of Q = αO, α² = Σ|P|²/power, so that no factor that moves from the object to the probe
     lowers it: ``∂/∂O = α g(Q)``, ``∂/∂P = ⟨g(Q), O⟩ α P / Σ|P|²``. Each of L slices takes ``α^(1/L)``.
+    The windows stay at ``corners``: a probe that reaches the edge of its window would jump with it.
     """
 
     def function(u: np.ndarray) -> tuple[float, np.ndarray]:
         estimate = parameters.estimate(u)
-        evaluation = objective.likelihood.evaluate(estimate, parameters.names)
+        evaluation = objective.likelihood.evaluate(estimate, parameters.names, corners)
         gradients, value = dict(evaluation.gradients), evaluation.value
         current = _power(estimate)
         alpha = np.float32(np.sqrt(current / power) ** (1 / estimate.slices))
