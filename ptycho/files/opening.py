@@ -1,13 +1,17 @@
-"""Open a file of anyone, or say in a line why that cannot be."""
+"""Open a file of anyone, or say in a line what is wrong with it."""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
+from ptycho.files.text import shown
+
 
 class FileError(ValueError):
-    """What keeps a file from being read, in one line that does not name it."""
+    """Fault of a file or of something in it, in one line that does not name the file."""
 
 
 def open_file(path: str | Path) -> IO[bytes]:
@@ -22,3 +26,20 @@ def open_file(path: str | Path) -> IO[bytes]:
         raise FileError("no such file") from error
     except OSError as error:
         raise FileError(f"cannot be read ({error.strerror or error})") from error
+
+
+@contextlib.contextmanager
+def damage_named(what: str) -> Iterator[None]:
+    """Raise whatever damaged bytes lead to as FileError: ``what`` is wrong, and the reason."""
+    try:
+        yield
+    except FileError:
+        raise
+    except Exception as error:
+        raise FileError(f"{what} ({describe_error(error)})") from error
+
+
+def describe_error(error: BaseException) -> str:
+    """Return the message of an exception, in 300 letters at most; a ``KeyError`` would add quotes."""
+    text = error.args[0] if error.args and isinstance(error.args[0], str) else str(error)
+    return shown(getattr(error, "strerror", None) or text, 300) or type(error).__name__

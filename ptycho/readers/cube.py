@@ -20,7 +20,8 @@ import numpy as np
 
 from ptycho.config import ConfigError
 from ptycho.files.file_array import FileArray
-from ptycho.readers.archive import container_of, describe_error
+from ptycho.files.opening import describe_error
+from ptycho.readers.archive import container_of
 from ptycho.readers.patterns import Patterns, spread
 from ptycho.readers.positions import Axis, complete, raster_positions, step_m
 from ptycho.readers.raw_scan import Frames, PatternSource, RawScan, ReadOptions

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from ptycho.readers.archive import Archive, ArchiveError
+from ptycho.files.opening import FileError
+from ptycho.readers.archive import Archive
 from ptycho.readers.layout import Layout
 from ptycho.readers.patterns import Patterns
 from ptycho.readers.positions import KEYS, read_mapped
@@ -42,7 +43,7 @@ def _patterns(file: Archive) -> Patterns:
     numbers = [int(key[-6:]) for key in keys]
     gaps = sorted(set(range(numbers[0], numbers[-1])) - set(numbers))
     if gaps:
-        raise ArchiveError(
+        raise FileError(
             f"has {keys[0]} to {keys[-1]}, but not {', '.join(f'data_{k:06d}' for k in gaps[:5])}"
         )
     return file.patterns(*keys)

@@ -25,7 +25,7 @@ import numpy as np
 from h5py._objects import phil
 
 from ptycho.files.npz import expands_too_much
-from ptycho.readers.archive import ArchiveError, damage_named
+from ptycho.files.opening import FileError, damage_named
 from ptycho.readers.patterns import spread
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Chunks:
         self._read = dict[tuple[str, str], bool]()
 
     def check(self, dataset: h5py.Dataset, box: Sequence[slice] = ()) -> None:
-        """Raise ArchiveError if a part of a dataset cannot be unpacked: ``box`` of its first axes."""
+        """Raise FileError if a part of a dataset cannot be unpacked: ``box`` of its first axes."""
         if dataset.is_virtual or dataset.chunks is None or not dataset.size:
             return
         filters = [(code, values) for code, values, _ in filters_of(dataset)]
@@ -72,12 +72,12 @@ class Chunks:
             if info.byte_offset is None or place in self._sound:
                 continue
             if bomb := expands_too_much(info.size, size):
-                raise ArchiveError(f"has a chunk of {bomb}; rechunk it with h5repack")
+                raise FileError(f"has a chunk of {bomb}; rechunk it with h5repack")
             used = [entry for k, entry in enumerate(filters) if not info.filter_mask >> k & 1]
             content = read_packed(dataset, corner) if used else b""
             problem = wrong_with(content, size, used) if used else _of_length(info.size, size)
             if problem:
-                raise ArchiveError(f"is damaged in the chunk at {corner}: {problem}")
+                raise FileError(f"is damaged in the chunk at {corner}: {problem}")
             self._sound.add(place)
 
     def read_elsewhere(self, dataset: h5py.Dataset) -> None:
@@ -87,7 +87,7 @@ class Chunks:
             done = subprocess.run([sys.executable, "-c", READ_ALL, *which], capture_output=True)
             self._read[which] = done.returncode >= 0  # errors come again where they are named
         if not self._read[which]:
-            raise ArchiveError("is damaged: HDF5 crashes on it")
+            raise FileError("is damaged: HDF5 crashes on it")
 
 
 def read_packed(dataset: h5py.Dataset, corner: tuple[int, ...]) -> bytes:
@@ -209,11 +209,11 @@ def examine(file: Hdf5Archive, dataset: h5py.Dataset, name: str, inner: int = 0)
     ``name``: what to call it. ``inner``: its last axes that belong to one entry, 2 for patterns.
     """
     total = math.prod(dataset.shape[: dataset.ndim - inner])
-    with damage_named(name, "is damaged"):
+    with damage_named(f"{name} is damaged"):
         missing, some = _examine(file, dataset, inner, name)
     if missing and inner and missing == total:
         problem = f"none of its {total} patterns was ever written"
-        raise ArchiveError(f"{name}: {problem}; was the acquisition stopped?")
+        raise FileError(f"{name}: {problem}; was the acquisition stopped?")
     if missing:
         problem = f"{missing} of {total} {'patterns' if inner else 'numbers'} were never written"
         file.warnings.append(f"{name}: {problem} and read as zeros; was the acquisition stopped?")
@@ -225,7 +225,7 @@ def _examine(
 ) -> tuple[int, np.ndarray]:
     """Return how many entries were not written, and some that were."""
     if problem := _unreadable(dataset):
-        raise ArchiveError(f"{name} {problem}")
+        raise FileError(f"{name} {problem}")
     total = math.prod(dataset.shape[: dataset.ndim - inner])
     some = spread(total)
     if dataset.is_virtual:
@@ -243,7 +243,7 @@ def _examine(
 def check_unpacking(
     file: Hdf5Archive, dataset: h5py.Dataset, box: Sequence[slice] = (), left: int = 4
 ) -> None:
-    """Raise ArchiveError if HDF5 would crash on a part of a dataset: ``box`` of its first axes."""
+    """Raise FileError if HDF5 would crash on a part of a dataset: ``box`` of its first axes."""
     if not dataset.is_virtual:
         file.chunks.check(dataset, box)
         return
@@ -298,9 +298,9 @@ def _complete(dataset: h5py.Dataset, inner: int) -> tuple[int, np.ndarray]:
 
 
 def _missing_of_sources(file: Hdf5Archive, dataset: h5py.Dataset, inner: int, name: str, left: int) -> int:
-    """Entries of a virtual dataset that nothing fills; ArchiveError: a source is not there."""
+    """Entries of a virtual dataset that nothing fills; FileError: a source is not there."""
     if left == 0:
-        raise ArchiveError(f"{name}: too many virtual datasets of virtual datasets")
+        raise FileError(f"{name}: too many virtual datasets of virtual datasets")
     entry = max(1, math.prod(dataset.shape[dataset.ndim - inner :]))
     unfilled, lost = dataset.size, 0
     opened: dict[tuple[str, str], h5py.Dataset] = {}
@@ -325,7 +325,7 @@ def _source(file: Hdf5Archive, dataset: h5py.Dataset, source: h5py.VDSmap, name:
         other = file.open_linked(Path(dataset.file.filename), source.file_name, what)
     target = file.walk(other, source.dset_name)
     if not isinstance(target, h5py.Dataset):
-        raise ArchiveError(f"{what} refers to {source.dset_name} in {source.file_name}, which is not there")
+        raise FileError(f"{what} refers to {source.dset_name} in {source.file_name}, which is not there")
     return target
 
 

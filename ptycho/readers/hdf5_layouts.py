@@ -21,7 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from ptycho.readers.archive import Archive, ArchiveError
+from ptycho.files.opening import FileError
+from ptycho.readers.archive import Archive
 from ptycho.readers.layout import Layout
 from ptycho.readers.patterns import Patterns
 from ptycho.readers.positions import Placement, in_axes, read_rows
@@ -40,7 +41,7 @@ def _chunks(file: Archive) -> list[str]:
         if data is not None and 0 not in (data.shape or (0,)):
             chunks.append(f"chunks/{name}")
     if not chunks:
-        raise ArchiveError(f"chunks holds no patterns; it has {file.listed()}")
+        raise FileError(f"chunks holds no patterns; it has {file.listed()}")
     return chunks
 
 
@@ -52,7 +53,7 @@ def _positions(file: Archive, options: ReadOptions, source: Patterns) -> Placeme
         listed = read_rows(file, file.need("positions", key), options, (count,))
         if len(listed.positions) != count:
             wanted = f"must be ({count}, 2), a line for each pattern"
-            raise ArchiveError(f"{key} holds {len(listed.positions)} positions; {wanted}")
+            raise FileError(f"{key} holds {len(listed.positions)} positions; {wanted}")
         placements.append(listed)
     unit, many = placements[0].unit, len(placements)
     file.notes.append(f"positions: of {many} chunks, row is y, col is x, the probe's, in {unit}")
@@ -126,7 +127,7 @@ def _encoder(file: Archive, options: ReadOptions, source: Patterns) -> Placement
 def _ptylab_check(file: Archive, source: Patterns, values: dict[str, Any]) -> dict[str, Any]:
     lamps = [key for key in FOURIER if file.holds(key)]
     if "zled" in lamps or len(lamps) > 1:
-        raise ArchiveError(f"has {', '.join(lamps)}: Fourier ptychography, which is not read")
+        raise FileError(f"has {', '.join(lamps)}: Fourier ptychography, which is not read")
     code = int(read_plain(file, "orientation") or 0)
     if 0 < code < 8:
         keys = " ".join(key for bit, key in TURNS.items() if code & bit)

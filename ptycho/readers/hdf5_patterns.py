@@ -16,7 +16,8 @@ import h5py
 import numpy as np
 
 from ptycho.config import ConfigError
-from ptycho.readers.archive import DAMAGE, Archive, ArchiveError, describe_error
+from ptycho.files.opening import FileError, describe_error
+from ptycho.readers.archive import DAMAGE, Archive
 from ptycho.readers.hdf5_checks import check_unpacking, examine
 from ptycho.readers.patterns import Joined, Patterns, View, spread
 
@@ -72,7 +73,7 @@ def open_patterns(file: Hdf5Archive, *keys: str, cache: int = 2**27) -> Patterns
     datasets = {key: _fitting(file, key) for key in keys}
     kinds = {(dataset.dtype, dataset.shape[-2:]) for dataset in datasets.values()}
     if len(kinds) > 1:
-        raise ArchiveError(f"{', '.join(keys)} differ in dtype or detector: {', '.join(map(str, kinds))}")
+        raise FileError(f"{', '.join(keys)} differ in dtype or detector: {', '.join(map(str, kinds))}")
     looked = [examine(file, dataset, key, inner=2) for key, dataset in datasets.items()]
     count = len(datasets)
     few = np.bincount(spread(count), minlength=count) * max(1, 4 // count)  # to inspect, of each dataset
@@ -103,7 +104,7 @@ def _fitting(file: Hdf5Archive, key: str, most: int = 2**30) -> h5py.Dataset:
     elif math.prod(shape[-2:]) * dataset.dtype.itemsize > most:
         problem = f"{shape} has patterns of more than {most} bytes"
     if problem:
-        raise ArchiveError(f"{key} {problem}")
+        raise FileError(f"{key} {problem}")
     return dataset
 
 

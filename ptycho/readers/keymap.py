@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from ptycho.config import ConfigError
-from ptycho.readers.archive import Archive, ArchiveError
+from ptycho.files.opening import FileError
+from ptycho.readers.archive import Archive
 from ptycho.readers.layout import Layout
 from ptycho.readers.patterns import Patterns
 from ptycho.readers.places import check_keys, open_archive, place_scan
@@ -66,7 +67,7 @@ def _table(keys: Mapping[str, str], name: str, others: list[str]) -> Layout:
         given = {key: mask for key, mask in masks.items() if mask is not None}
         if len({mask.shape for mask in given.values()}) > 1:
             shapes = " and ".join(f"{key} {mask.shape}" for key, mask in given.items())
-            raise ArchiveError(f"{shapes} must have one shape")
+            raise FileError(f"{shapes} must have one shape")
         return {"good": np.logical_and.reduce(list(given.values())) if given else None}
 
     return Layout(

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from ptycho.config.waves import electron_wavelength_m, photon_energy_eV
-from ptycho.readers.archive import Archive, ArchiveError
+from ptycho.files.opening import FileError
+from ptycho.readers.archive import Archive
 from ptycho.readers.patterns import Patterns
 from ptycho.readers.positions import Placement
 from ptycho.readers.raw_scan import RawScan, ReadOptions
@@ -35,7 +36,7 @@ Keys = tuple[str, ...]
 
 
 def without_positions(file: Archive, options: ReadOptions, source: Patterns) -> Placement:
-    raise ArchiveError("has no positions; add data.positions_file=, a product, or a table (CSV, TXT, NPY)")
+    raise FileError("has no positions; add data.positions_file=, a product, or a table (CSV, TXT, NPY)")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -14,9 +14,10 @@ import numpy as np
 
 from ptycho.config import ConfigError
 from ptycho.config.waves import conjugate_pitch_m
+from ptycho.files.opening import FileError
 from ptycho.files.text import shown
 from ptycho.readers import cxi, positions_table
-from ptycho.readers.archive import Archive, ArchiveError, container_of
+from ptycho.readers.archive import Archive, container_of
 from ptycho.readers.hdf5 import Hdf5Archive
 from ptycho.readers.layout import Layout
 from ptycho.readers.npz import NpzArchive
@@ -126,7 +127,7 @@ def _read_second(file: Archive, options: ReadOptions, source: Patterns) -> Place
     if file.holds(*PP):
         return read_columns_of_pp(file, options, source)
     held = file.listed()
-    raise ArchiveError(f"has no positions of a known layout; add data.keys.positions=; it has {held}")
+    raise FileError(f"has no positions of a known layout; add data.keys.positions=; it has {held}")
 
 
 def join(
@@ -165,7 +166,7 @@ def _is_one_order(file: Archive, mine: np.ndarray, theirs: np.ndarray) -> bool:
         return True
     if twice[0]:
         both = f"{len(mine)} patterns and {len(theirs)} positions"
-        raise ArchiveError(f"{both} have numbers that repeat; give each a number of its own")
+        raise FileError(f"{both} have numbers that repeat; give each a number of its own")
     if twice[1]:
         share = f"{twice[1]} of {len(theirs)} positions"
         file.warnings.append(f"{share} are of patterns that have another; are they right?")
@@ -182,7 +183,7 @@ def _pair_by_number(file: Archive, mine: np.ndarray, theirs: np.ndarray) -> tupl
     left = f"{len(mine) - len(np.unique(rows))} of {len(mine)} patterns"
     if not len(rows):
         ranges = f"{mine.min()} to {mine.max()}, those of the positions {theirs.min()} to {theirs.max()}"
-        raise ArchiveError(f"no pattern has a position: the numbers of the patterns are {ranges}")
+        raise FileError(f"no pattern has a position: the numbers of the patterns are {ranges}")
     if len(rows) < len(theirs):
         lost = f"{len(theirs) - len(rows)} of {len(theirs)} positions"
         file.warnings.append(f"{left} and {lost} are excluded: no partner")
@@ -254,7 +255,7 @@ def paired(
         message = f"{source.label} holds {count} patterns, and there are {places} positions; exclude those "
         message += f"that have no counterpart: data.frames={both} takes the first ones"
         drop = f", data.drop=[…] {count - places} patterns by their numbers" if count > places else ""
-        raise ArchiveError(message + drop)
+        raise FileError(message + drop)
     if not choice.growing:
         what = (
             f"{places} positions have no pattern" if places > count else f"{count} patterns have no position"

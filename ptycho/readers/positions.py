@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from ptycho.config import ConfigError
-from ptycho.readers.archive import Archive, ArchiveError
+from ptycho.files.opening import FileError
+from ptycho.readers.archive import Archive
 from ptycho.readers.patterns import Patterns
 from ptycho.readers.raw_scan import UNITS, Raster, ReadOptions
 from ptycho.readers.values import LENGTHS, read_array, read_unit
@@ -59,7 +60,7 @@ def read_lengths(file: Archive, key: str, options: ReadOptions, unit: str | None
     if said is not None:
         return lengths * said[1], "m"
     if unit is None:
-        raise ArchiveError(f"{key} has no units attribute; add data.unit= {', '.join(UNITS)}")
+        raise FileError(f"{key} has no units attribute; add data.unit= {', '.join(UNITS)}")
     return lengths, unit
 
 
@@ -80,7 +81,7 @@ def read_columns(
         count = min(row.size, col.size)
         row, col = row.ravel()[:count], col.ravel()[:count]
     if said != other:  # one of them has a units attribute
-        raise ArchiveError(f"{keys[0]} is in {said} and {keys[1]} in {other}; add data.unit=")
+        raise FileError(f"{keys[0]} is in {said} and {keys[1]} in {other}; add data.unit=")
     if source is None:
         pair = (row.ravel(), col.ravel()) if row.size == col.size > 0 else None
         wanted = "must be one list (J,) each"
@@ -89,7 +90,7 @@ def read_columns(
         raster = f" of a raster {source.grid}" if source.grid else ""
         wanted = f"do not fit {source.shape[0]} patterns{raster}; exclude those without a counterpart"
     if pair is None:
-        raise ArchiveError(f"{keys[0]} {row.shape} and {keys[1]} {col.shape} {wanted}")
+        raise FileError(f"{keys[0]} {row.shape} and {keys[1]} {col.shape} {wanted}")
     file.notes.append(f"positions: row is {keys[0]}, col is {keys[1]}, in {said}")
     return Placement(np.stack(pair, axis=1), said)
 
@@ -119,7 +120,7 @@ def read_rows(
     if listed.ndim != 2 or listed.shape[1] not in widths:
         many, wide = (" or ".join(map(str, allowed)) for allowed in (counts, widths))
         wanted = f"must be ({many}, {wide}), a line for each pattern"
-        raise ArchiveError(f"{key} has shape {lengths.shape}; {wanted}")
+        raise FileError(f"{key} has shape {lengths.shape}; {wanted}")
     return Placement(listed, said)
 
 

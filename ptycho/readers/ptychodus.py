@@ -23,7 +23,8 @@ from typing import Any
 import numpy as np
 
 from ptycho.config.waves import conjugate_pitch_m
-from ptycho.readers.archive import Archive, ArchiveError
+from ptycho.files.opening import FileError
+from ptycho.readers.archive import Archive
 from ptycho.readers.layout import Layout, without_positions
 from ptycho.readers.patterns import Patterns
 from ptycho.readers.positions import Placement, read_columns
@@ -88,7 +89,7 @@ def _read_variation(
         return None, None
     if modes.shape[1:] != probe.shape[-2:] or weights.shape != (count, len(modes)):
         shapes = f"opr_modes {modes.shape} and opr_mode_weights {weights.shape}"
-        raise ArchiveError(f"{shapes} do not fit the probe")
+        raise FileError(f"{shapes} do not fit the probe")
     return modes, weights
 
 
@@ -172,7 +173,7 @@ def complete_pair(path: Path, options: ReadOptions) -> ReadOptions:
 def read_columns_of_pp(file: Archive, options: ReadOptions, source: Patterns) -> Placement:
     """Read column and row of the probe on the object."""
     if not file.holds(*PP):
-        raise ArchiveError(f"lacks ppX and ppY; add data.positions_file=; it has {file.listed()}")
+        raise FileError(f"lacks ppX and ppY; add data.positions_file=; it has {file.listed()}")
     return read_columns(file, PP, options, source)
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from ptycho.config import ConfigError
 from ptycho.config.data import DataConfig
 from ptycho.config.own_code import is_import_path, load
+from ptycho.files.opening import describe_error
 from ptycho.readers import (
     cube,
     cxi,
@@ -27,7 +28,7 @@ from ptycho.readers import (
     ptychodus,
     tiff,
 )
-from ptycho.readers.archive import Archive, describe_error
+from ptycho.readers.archive import Archive
 from ptycho.readers.layout import Layout
 from ptycho.readers.patterns import Joined
 from ptycho.readers.places import open_archive, read_layout

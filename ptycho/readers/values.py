@@ -16,7 +16,8 @@ import h5py
 import numpy as np
 
 from ptycho.config.data import RANGES
-from ptycho.readers.archive import Archive, ArchiveError, UnusableError
+from ptycho.files.opening import FileError
+from ptycho.readers.archive import Archive, UnusableError
 from ptycho.readers.patterns import Patterns
 
 CXI_GOOD = 0x1000  # of CXI's bits of a mask, this one says that a pixel has signal
@@ -37,7 +38,7 @@ def read_array(
         return array
     at = ", ".join(map(str, wrong[0]))
     why = f"{key} {array.shape} has {len(wrong)} values that are not finite, the first at [{at}]"
-    raise ArchiveError(why) if needed else UnusableError(why)
+    raise FileError(why) if needed else UnusableError(why)
 
 
 def read_unit(file: Archive, key: str, units: dict[str, float], remedy: str = "") -> tuple[str, float] | None:
@@ -47,7 +48,7 @@ def read_unit(file: Archive, key: str, units: dict[str, float], remedy: str = ""
     if not unit:
         return None
     if unit.lower() not in units:
-        raise ArchiveError(f"{key}@units={unit}: must be one of {', '.join(first_names(units))}{remedy}")
+        raise FileError(f"{key}@units={unit}: must be one of {', '.join(first_names(units))}{remedy}")
     return unit, units[unit.lower()]
 
 
@@ -84,9 +85,7 @@ def read_pair(file: Archive, quantity: Quantity, *keys: str) -> Pair | None:
             return None
         if lengths.size > 2:
             remedy = f"; or set data.{quantity.option}=" if quantity.option else ""
-            raise ArchiveError(
-                f"{keys[0]} has {lengths.size} values; must be one length, or (row, col){remedy}"
-            )
+            raise FileError(f"{keys[0]} has {lengths.size} values; must be one length, or (row, col){remedy}")
         parts = lengths.astype(np.float64).reshape(-1, 1)
         pair = [_in_base(file, quantity, "m", keys[0], part) for part in parts]
     known = [value for value in pair if value is not None]
@@ -176,7 +175,7 @@ def read_whole(file: Archive, key: str, counts: tuple[int, ...], needed: bool = 
         return numbers.ravel().astype(np.int64)
     wrong = f"{key} has shape {numbers.shape} of {numbers.dtype}; must be ({counts[0]},) whole numbers"
     if needed:
-        raise ArchiveError(wrong)
+        raise FileError(wrong)
     file.notes.append(f"ignored: {wrong}")
     return None
 
@@ -246,13 +245,13 @@ def _in_base(file: Archive, quantity: Quantity, unit: str, key: str, numbers: np
     if not (math.isfinite(value) and value > 0):
         fault = f"{key}={value:g}: no {quantity.name}"
         if file.strict:
-            raise ArchiveError(f"{fault}; correct it")
+            raise FileError(f"{fault}; correct it")
         file.warnings.append(f"{fault}; taken as not given")
         return None
     if np.ptp(numbers) > 1e-3 * value:
         file.warnings.append(f"{key} varies from {numbers.min():g} to {numbers.max():g}: {value:g} is taken")
     if not quantity.low <= value * size <= quantity.high:
-        raise ArchiveError(f"{key}={value:g} {unit_of_file}: {quantity.remedy(value)}")
+        raise FileError(f"{key}={value:g} {unit_of_file}: {quantity.remedy(value)}")
     return value * size
 
 

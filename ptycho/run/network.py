@@ -20,7 +20,8 @@ from ptycho.config import ConfigError, CustomModel, RunConfig, ScanRunConfig
 from ptycho.config.mapping import AnyConfig
 from ptycho.config.messages import one_line
 from ptycho.config.own_code import check_allowed
-from ptycho.files.npz import NpzError, read_all
+from ptycho.files.npz import read_all
+from ptycho.files.opening import FileError
 from ptycho.files.text import read_json, shown
 from ptycho.run.folder import RunFolder
 from ptycho.run.names import DESCRIPTION, HISTORY, PROBE, SETUP, WEIGHTS
@@ -179,7 +180,7 @@ def read_probe(run: Path, name: str) -> np.ndarray:
     path = run / name / PROBE
     try:
         return read_all(path, {"modes": "c"})["modes"]
-    except NpzError as error:
+    except FileError as error:
         raise ConfigError(f"{path}: {error}") from error
 
 
@@ -187,7 +188,7 @@ def _read(path: Path, read: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:
     """What a file holds; ValueError: it has the file's name."""
     try:
         return read(path)
-    except NpzError as error:
+    except FileError as error:
         raise ValueError(f"{path.name}: {error}") from error
     except FileNotFoundError as error:
         raise ValueError(f"{path.name}: no such file") from error
