@@ -66,7 +66,12 @@ class Chunks:
             self.read_elsewhere(dataset)
             return
         size = math.prod(dataset.chunks) * dataset.dtype.itemsize
-        for corner in _corners(dataset, box):
+        whole = [slice(0, length) for length in dataset.shape[len(box) :]]
+        axes = [
+            range(part.start // step * step, part.stop, step)
+            for part, step in zip([*box, *whole], dataset.chunks, strict=True)
+        ]
+        for corner in itertools.product(*axes):
             info = dataset.id.get_chunk_info_by_coord(corner)
             place = dataset.file.filename, info.byte_offset, info.size
             if info.byte_offset is None or place in self._sound:
@@ -75,8 +80,7 @@ class Chunks:
                 raise FileError(f"has a chunk of {bomb}; rechunk it with h5repack")
             used = [entry for k, entry in enumerate(filters) if not info.filter_mask >> k & 1]
             content = read_packed(dataset, corner) if used else b""
-            problem = wrong_with(content, size, used) if used else _of_length(info.size, size)
-            if problem:
+            if problem := wrong_with(content, size, used) if used else _of_length(info.size, size):
                 raise FileError(f"is damaged in the chunk at {corner}: {problem}")
             self._sound.add(place)
 
@@ -104,15 +108,6 @@ def filters_of(dataset: h5py.Dataset) -> list[tuple[int, tuple[int, ...], str]]:
     plist = dataset.id.get_create_plist()
     filters = [plist.get_filter(k) for k in range(plist.get_nfilters())]
     return [(code, tuple(values), name.decode("ascii", "replace")) for code, _, values, name in filters]
-
-
-def _corners(dataset: h5py.Dataset, box: Sequence[slice]) -> itertools.product[tuple[int, ...]]:
-    whole = [slice(0, length) for length in dataset.shape[len(box) :]]
-    axes = [
-        range(part.start // step * step, part.stop, step)
-        for part, step in zip([*box, *whole], dataset.chunks, strict=True)
-    ]
-    return itertools.product(*axes)
 
 
 def wrong_with(content: bytes, size: int, filters: Sequence[tuple[int, tuple[int, ...]]]) -> str:
@@ -211,12 +206,12 @@ def examine(file: Hdf5Archive, dataset: h5py.Dataset, name: str, inner: int = 0)
     total = math.prod(dataset.shape[: dataset.ndim - inner])
     with damage_named(f"{name} is damaged"):
         missing, some = _examine(file, dataset, inner, name)
+    stopped = "was the acquisition stopped?"
     if missing and inner and missing == total:
-        problem = f"none of its {total} patterns was ever written"
-        raise FileError(f"{name}: {problem}; was the acquisition stopped?")
+        raise FileError(f"{name}: none of its {total} patterns was ever written; {stopped}")
     if missing:
         problem = f"{missing} of {total} {'patterns' if inner else 'numbers'} were never written"
-        file.warnings.append(f"{name}: {problem} and read as zeros; was the acquisition stopped?")
+        file.warnings.append(f"{name}: {problem} and read as zeros; {stopped}")
     return some
 
 
@@ -227,17 +222,16 @@ def _examine(
     if problem := _unreadable(dataset):
         raise FileError(f"{name} {problem}")
     total = math.prod(dataset.shape[: dataset.ndim - inner])
-    some = spread(total)
+    some, missing = spread(total), 0
     if dataset.is_virtual:
-        return min(total, _missing_of_sources(file, dataset, inner, name, left)), some
-    if dataset.chunks is None:  # contiguous: all or nothing; compact ones have no storage of their own
-        layout = dataset.id.get_create_plist().get_layout()
-        empty = layout == h5py.h5d.CONTIGUOUS and total and dataset.id.get_storage_size() == 0
-        return (total if empty else 0), some
-    if dataset.id.get_num_chunks() == _chunks(dataset.shape, dataset.chunks):
-        return 0, some
-    complete, first = _complete(dataset, inner)
-    return total - complete, first if len(first) else some
+        missing = min(total, _missing_of_sources(file, dataset, inner, name, left))
+    elif dataset.chunks is None:  # contiguous: all or nothing; compact ones have no storage of their own
+        contiguous = dataset.id.get_create_plist().get_layout() == h5py.h5d.CONTIGUOUS
+        missing = total if contiguous and dataset.id.get_storage_size() == 0 else 0
+    elif dataset.id.get_num_chunks() < _chunks(dataset.shape, dataset.chunks):
+        complete, first = _complete(dataset, inner)
+        missing, some = total - complete, first if len(first) else some
+    return missing, some
 
 
 def check_unpacking(
@@ -283,7 +277,7 @@ def _chunks(shape: tuple[int, ...], chunk: tuple[int, ...]) -> int:
 
 
 def _complete(dataset: h5py.Dataset, inner: int) -> tuple[int, np.ndarray]:
-    """How many entries are whole, and the first of some chunks that hold such."""
+    """How many entries, which may be any number, are whole; the first of some chunks that hold such."""
     chunk_offsets: list[tuple[int, ...]] = []
     dataset.id.chunk_iter(lambda chunk: chunk_offsets.extend([chunk.chunk_offset]))
     outer = dataset.ndim - inner
@@ -305,8 +299,11 @@ def _missing_of_sources(file: Hdf5Archive, dataset: h5py.Dataset, inner: int, na
     unfilled, lost = dataset.size, 0
     opened: dict[tuple[str, str], h5py.Dataset] = {}
     for source in dataset.virtual_sources():
-        filled = _count_selected(source.vspace)
-        unfilled -= unfilled if filled is None else min(unfilled, filled)
+        try:
+            filled = int(source.vspace.get_select_npoints())
+        except RuntimeError:  # it has no limit, and HDF5 takes what there is
+            filled = unfilled = 0
+        unfilled -= min(unfilled, filled)
         if "%b" in source.file_name or "%b" in source.dset_name:
             file.warnings.append(f"{name}: that {source.file_name} is complete was not checked")
             continue
@@ -315,7 +312,7 @@ def _missing_of_sources(file: Hdf5Archive, dataset: h5py.Dataset, inner: int, na
             opened[which] = _source(file, dataset, source, name)
             label = f"{name}, from {source.file_name},"
             lost += _examine(file, opened[which], inner, label, left - 1)[0]
-        lost += _short(source, opened[which].shape) // entry
+        lost += _short(filled, source.src_space, opened[which].shape) // entry
     return lost + -(-unfilled // entry)
 
 
@@ -329,22 +326,11 @@ def _source(file: Hdf5Archive, dataset: h5py.Dataset, source: h5py.VDSmap, name:
     return target
 
 
-def _count_selected(space: h5py.h5s.SpaceID) -> int | None:
-    """How many numbers a selection holds; None: it has no limit, and HDF5 takes what there is."""
-    try:
-        return int(space.get_select_npoints())
-    except RuntimeError:
-        return None
-
-
-def _short(source: h5py.VDSmap, shape: tuple[int, ...]) -> int:
-    """How many numbers of a source are not there, because it is shorter than was declared."""
-    wanted = _count_selected(source.vspace)
-    if wanted is None:
-        return 0
-    if source.src_space.get_select_type() == h5py.h5s.SEL_ALL:
+def _short(wanted: int, space: h5py.h5s.SpaceID, shape: tuple[int, ...]) -> int:
+    """How many of the numbers that are wanted from a source are not there, because it is too short."""
+    if wanted == 0 or space.get_select_type() == h5py.h5s.SEL_ALL:
         return max(0, wanted - math.prod(shape))
-    first, last = (np.array(bound, dtype=np.int64) for bound in source.src_space.get_select_bounds())
+    first, last = (np.array(bound, dtype=np.int64) for bound in space.get_select_bounds())
     if len(first) != len(shape):
         return wanted
     inside = math.prod(np.clip(np.minimum(last + 1, shape) - first, 0, None))

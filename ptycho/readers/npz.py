@@ -59,8 +59,8 @@ class NpzArchive(Archive):
 
     def text(self, key: str, most_bytes: int = 1000) -> str | None:
         with contextlib.suppress(FileError):
-            header = self.header(key, "U")
-            if header.shape == () and 0 < header.dtype.itemsize < most_bytes:
+            header = self.header(key, "U") if self.holds(key) else None
+            if header and header.shape == () and 0 < header.dtype.itemsize < most_bytes:
                 return str(self.file.read(header))
         return None
 

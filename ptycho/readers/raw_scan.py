@@ -29,18 +29,13 @@ OPTIONS = {  # of ReadOptions, that some formats have no use for, with their key
 
 
 class PatternSource(Protocol):
-    """Diffraction patterns ``(J, H, W)`` that are read as they are needed."""
+    """Diffraction patterns ``(J, H, W)`` that are read as they are needed, in the file's own numbers."""
 
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """``(J, H, W)``: patterns, rows and columns."""
-
-    @property
-    def dtype(self) -> np.dtype:
-        """Type of the numbers, as stored."""
+    shape: tuple[int, int, int]
+    dtype: np.dtype
 
     def read(self, index: slice | np.ndarray) -> np.ndarray:
-        """Read patterns ``(K, H, W)``, in the file's own numbers, by a slice of step one or integers."""
+        """Read patterns ``(K, H, W)`` by a slice of step one or integers."""
         ...
 
     def close(self) -> None:
