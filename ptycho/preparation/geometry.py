@@ -263,8 +263,3 @@ def isolated(positions: np.ndarray, far: float = 5.0) -> np.ndarray:
     if len(positions) < 3:
         return np.zeros(0, int)
     return np.flatnonzero(_nearest(positions) > far * max(_step(positions), 1e-9))
-
-
-def drop_words(frames: Sequence[int] | np.ndarray) -> str:
-    """Return the key that leaves some ``frames (n,)`` out."""
-    return f"data.drop=[{','.join(str(int(frame)) for frame in frames)}]"

@@ -70,8 +70,7 @@ class Centre(NamedTuple):
 def find_centre(mean: np.ndarray, good: np.ndarray, options: CentreOptions = CentreOptions()) -> Centre:
     """Return the zero frequency of a mean intensity ``(H, W)``, from its pixels that are ``good (H, W)``.
 
-    Raises:
-        ConfigError: the mean pattern is dark.
+    ConfigError: the mean pattern is dark.
     """
     if not mean[good].any():
         raise ConfigError("patterns: the mean pattern is dark; no zero frequency can be found in it")
