@@ -19,7 +19,7 @@ from ptycho.config import ConfigError
 from ptycho.files.opening import FileError, describe_error
 from ptycho.readers.archive import DAMAGE, Archive
 from ptycho.readers.hdf5_checks import check_unpacking, examine
-from ptycho.readers.patterns import Joined, Patterns, View, spread
+from ptycho.readers.patterns import Joined, Patterns, View, as_list, spread
 
 if TYPE_CHECKING:
     from ptycho.readers.hdf5 import Hdf5Archive
@@ -36,9 +36,8 @@ class Hdf5Patterns(Patterns):
     def __init__(self, file: Hdf5Archive, key: str, dataset: h5py.Dataset, inspected: np.ndarray) -> None:
         self._file, self.dataset, self._inspected = file, dataset, inspected
         self.label = self.key = key
-        self.shape = (math.prod(dataset.shape[:-2]), *dataset.shape[-2:])
+        self.shape, self.grid = as_list(key, dataset.shape, dataset.dtype)
         self.dtype = dataset.dtype.newbyteorder("=")
-        self.grid = dataset.shape[:2] if dataset.ndim == 4 else None
 
     def samples(self) -> Iterator[np.ndarray]:
         """Yield a few patterns that were written, one at a time, ``(1, H, W)`` each."""
@@ -70,7 +69,10 @@ def open_patterns(file: Hdf5Archive, *keys: str, cache: int = 2**27) -> Patterns
 
     ``cache``: bytes of unpacked chunks that are kept, of all datasets together.
     """
-    datasets = {key: _fitting(file, key) for key in keys}
+    file.require(*keys)
+    datasets = {key: dataset for key in keys if (dataset := file.dataset(key)) is not None}
+    for key, dataset in datasets.items():
+        as_list(key, dataset.shape, dataset.dtype)
     kinds = {(dataset.dtype, dataset.shape[-2:]) for dataset in datasets.values()}
     if len(kinds) > 1:
         raise FileError(f"{', '.join(keys)} differ in dtype or detector: {', '.join(map(str, kinds))}")
@@ -86,26 +88,6 @@ def open_patterns(file: Hdf5Archive, *keys: str, cache: int = 2**27) -> Patterns
     more = f", … ({count} datasets)" if count > 3 else ""
     file.notes.append(f"patterns: {shapes}{more} of {source.dtype}")
     return source
-
-
-def _fitting(file: Hdf5Archive, key: str, most: int = 2**30) -> h5py.Dataset:
-    """Return the dataset at ``key`` if it can be patterns of ``most`` bytes."""
-    file.require(key)
-    dataset = file.dataset(key)
-    assert dataset is not None
-    shape, problem = dataset.shape, ""
-    if shape is None or len(shape) not in (3, 4):
-        wanted = "must be (patterns, rows, columns) or a raster (A, B, rows, columns)"
-        problem = f"has shape {shape}; {wanted}"
-    elif 0 in shape:
-        problem = f"{shape} holds no patterns"
-    elif dataset.dtype.kind not in "fiu":
-        problem = f"{shape} is {dataset.dtype}; must be real numbers"
-    elif math.prod(shape[-2:]) * dataset.dtype.itemsize > most:
-        problem = f"{shape} has patterns of more than {most} bytes"
-    if problem:
-        raise FileError(f"{key} {problem}")
-    return dataset
 
 
 def _cached(dataset: h5py.Dataset, share: int) -> h5py.Dataset:

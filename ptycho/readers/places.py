@@ -97,8 +97,7 @@ def _placement(file: Archive, layout: Layout, options: ReadOptions, source: Patt
     raster, table = options.raster, options.positions_file
     if raster is not None:
         file.notes.append(raster.text)
-        grid = source.grid, source.columns_first
-        return Placement(raster_positions(raster, source.shape[0], *grid, file.path), "m")
+        return Placement(raster_positions(raster, source, file.path), "m")
     if not table:
         return layout.positions(file, options, source)
     name, _ = container_of(table, "data.positions_file=")

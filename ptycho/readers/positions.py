@@ -187,14 +187,9 @@ def complete(raster: Raster | None, step: tuple[float, float] | None, path: str 
     return raster if raster.step_m is not None else replace(raster, step_m=step, source="the file")
 
 
-def raster_positions(
-    raster: Raster, count: int, grid: tuple[int, int] | None, rows_first: bool, path: Path | str
-) -> np.ndarray:
-    """Return positions ``(J, 2)`` in metres of ``count`` patterns.
-
-    ``grid``: that of the file's axes; None: ``raster.shape`` must be specified. ``rows_first``: a list of
-    patterns runs along the rows first, as MATLAB stores it.
-    """
+def raster_positions(raster: Raster, source: Patterns, path: Path | str) -> np.ndarray:
+    """Return positions ``(J, 2)`` in metres; of a list of patterns ``raster.shape`` must be specified."""
+    count, grid = source.shape[0], source.grid
     if raster.step_m is None:
         raise ConfigError(
             f"{path}: data.scan_shape, data.scan_path: belong to a raster; add data.scan_step_A=…"
@@ -209,5 +204,5 @@ def raster_positions(
     rows, columns = np.mgrid[: shape[0], : shape[1]]
     if raster.path == "snake":
         columns[1::2] = columns[1::2, ::-1]
-    order = "F" if rows_first else "C"
+    order = "F" if source.columns_first else "C"
     return np.stack([rows.ravel(order), columns.ravel(order)], axis=1) * np.array(raster.step_m)

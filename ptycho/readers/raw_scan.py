@@ -14,6 +14,8 @@ import numpy as np
 
 from ptycho.config import ConfigError
 from ptycho.config.data import DataConfig
+from ptycho.files.file_array import FileArray
+from ptycho.readers.patterns import Patterns
 
 DOMAINS = ("counts", "intensity", "amplitude")
 UNITS = {"m": 1.0, "mm": 1e-3, "um": 1e-6, "nm": 1e-9, "angstrom": 1e-10, "px": None}  # in metres
@@ -42,18 +44,15 @@ class PatternSource(Protocol):
         """Close the file; nothing can be read from then on."""
 
 
-class Frames:
-    """Patterns ``(J, N, N)`` in memory, read as those of a file are."""
+class Frames(Patterns):
+    """Patterns ``(J, H, W)`` in memory, read as those of a file are; the raster that they are of, if any."""
 
-    def __init__(self, array: np.ndarray) -> None:
+    def __init__(self, array: np.ndarray | FileArray, grid: tuple[int, int] | None = None) -> None:
         J, rows, cols = array.shape
-        self.array, self.shape, self.dtype = array, (J, rows, cols), array.dtype
+        self.array, self.shape, self.dtype, self.grid = array, (J, rows, cols), array.dtype, grid
 
-    def read(self, index: slice | np.ndarray) -> np.ndarray:
-        return self.array[index]
-
-    def close(self) -> None:
-        """Do nothing: no file is open."""
+    def fill(self, first: int, into: np.ndarray) -> None:
+        into[:] = self.array[first : first + len(into)]
 
 
 @dataclass(frozen=True, eq=False)
