@@ -63,7 +63,7 @@ def _table(keys: Mapping[str, str], name: str, others: list[str]) -> Layout:
         return tuple(keys[name] for name in names if name in keys)
 
     def good(file: Archive, source: Patterns, values: dict[str, Any]) -> dict[str, Any]:
-        masks = {keys[kind]: read_good(file, keys[kind], kind) for kind in ("good", "bad") if kind in keys}
+        masks = {keys[kind]: read_good(file, {keys[kind]: kind}) for kind in ("good", "bad") if kind in keys}
         given = {key: mask for key, mask in masks.items() if mask is not None}
         if len({mask.shape for mask in given.values()}) > 1:
             shapes = " and ".join(f"{key} {mask.shape}" for key, mask in given.items())

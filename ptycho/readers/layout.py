@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from ptycho.config.waves import electron_wavelength_m, photon_energy_eV
 from ptycho.files.opening import FileError
@@ -105,8 +104,9 @@ class Layout:
     def values(self, file: Archive, source: Patterns) -> dict[str, Any]:
         """Return attributes of a :class:`~ptycho.readers.raw_scan.RawScan`; None: the file has no value."""
         row, col = (read_plain(file, key) for key in self.centre) if self.centre else (None, None)
+        domain = self.domain if callable(self.domain) else partial(find_domain, said=self.domain)
         values = {
-            "domain": file.noted(lambda: self._domain(file, source)),
+            "domain": file.noted(lambda: domain(file, source)),
             "zero_frequency": self.zero_frequency or check_centre(file, source, row, col),
             **self.described(file),
         }
@@ -124,21 +124,12 @@ class Layout:
             "object": lambda: read_object(file, file.first(*self.object)),
             "object_pixel_m": lambda: read_pair(file, OBJECT_PIXEL, *self.object_pixel),
             "object_centre_m": lambda: None if None in centre or not centre else centre,
-            "good": lambda: self._good(file),
+            "good": lambda: read_good(file, self.masks),
             "dark": lambda: read_frame(file, file.first(*self.dark)),
             "flat": lambda: read_frame(file, file.first(*self.flat)),
         }
         values = {name: file.noted(read) for name, read in readers.items() if name not in file.stated}
         return values | dict(file.stated)
-
-    def _good(self, file: Archive) -> np.ndarray | None:
-        mask = file.first(*self.masks)
-        return None if mask is None else read_good(file, mask, self.masks[mask])
-
-    def _domain(self, file: Archive, source: Patterns) -> str | None:
-        if callable(self.domain):
-            return self.domain(file, source)
-        return find_domain(file, source, self.domain)
 
     def _energy(self, file: Archive) -> float | None:
         """Return the photon energy in eV, from ``h·c/λ`` or that of electrons, if need be."""

@@ -87,7 +87,7 @@ def _domain(file: Archive, source: Patterns) -> str | None:
 def _more(file: Archive, source: Patterns, values: dict[str, Any]) -> dict[str, Any]:
     if file.holds("_metadata"):
         file.notes.append("_metadata is not read")
-    good = file.noted(lambda: read_good(file, file.first("bad_pixels"), "bad", False))
+    good = file.noted(lambda: read_good(file, {"bad_pixels": "bad"}, needed=False))
     if good is not None and good.shape not in (source.shape[1:], source.shape[:2]):
         file.notes.append(f"bad_pixels {good.shape} is ignored: must be {source.shape[1:]}")
         good = None

@@ -18,7 +18,7 @@ from ptycho.config import ConfigError
 from ptycho.config.data import DataConfig
 from ptycho.config.own_code import is_import_path, load
 from ptycho.files.opening import describe_error
-from ptycho.readers import cube, cxi, eiger, hdf5_layouts, keymap, npz_layouts, ptychodus, tiff
+from ptycho.readers import cube, cxi, hdf5_layouts, keymap, npz_layouts, ptychodus, tiff
 from ptycho.readers.archive import Archive
 from ptycho.readers.layout import Layout
 from ptycho.readers.patterns import Joined
@@ -33,7 +33,7 @@ CONTAINERS: dict[str, tuple[Layout, ...]] = {  # of a container, the most specif
         cxi.NEXUS,
         cxi.LAYOUT,
         ptychodus.FOLDSLICE,
-        eiger.LAYOUT,
+        hdf5_layouts.EIGER,
         keymap.HDF5,
         keymap.AXES,
     ),

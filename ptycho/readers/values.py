@@ -7,7 +7,7 @@ or amplitudes follows from the numbers (:func:`tell_domain`).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -127,11 +127,16 @@ def read_object(file: Archive, key: str | None) -> np.ndarray | None:
     return np.asarray(np.prod(layers, axis=0))
 
 
-def read_good(file: Archive, key: str | None, kind: str, needed: bool = True) -> np.ndarray | None:
-    """Read a mask ``(H, W)``, True for good pixels, from one of ``good``, ``bad`` (nonzero), ``cxi`` bits."""
+def read_good(file: Archive, masks: Mapping[str, str], needed: bool = True) -> np.ndarray | None:
+    """Read a mask ``(H, W)``, True for good pixels, at the first of some keys that is there.
+
+    ``masks``: key and kind of each: ``good``, ``bad`` (nonzero) or ``cxi`` bits.
+    """
+    key = file.first(*masks)
     mask = None if key is None else file.read(key, "fiub", needed)
     if key is None or mask is None:
         return None
+    kind = masks[key]
     if kind == "cxi" and mask.dtype.kind in "iu":
         good = (mask & ~mask.dtype.type(CXI_GOOD) if mask.dtype.itemsize > 1 else mask) == 0
     else:
