@@ -14,6 +14,7 @@ import numpy as np
 from ptycho.config import ConfigError
 from ptycho.config.data import DataConfig
 from ptycho.files.text import shown
+from ptycho.preparation.detector import oriented
 from ptycho.preparation.marks import clipped, find_marks, lost_frames, refuse_unusable
 from ptycho.preparation.pixels import classify_negative, dark_gaps, hot_pixels, outlying_pixels, saturates
 from ptycho.preparation.window import find_centre
@@ -131,19 +132,20 @@ def _drop_negative(pixels: Pixels, numbers: np.ndarray, config: DataConfig) -> N
 
 def _drop_defects(pixels: Pixels, raw: RawScan, intensity: np.ndarray) -> None:
     """Leave out hot and dead pixels, of frames ``(K, H, W)``."""
-    wrap, key = raw.zero_frequency == "corner", "data.hot_pixels=false keeps them"
-    pixels.drop(dark_gaps(intensity, pixels.good, wrap), "in gaps of zeros", key)
-    bright, dead = outlying_pixels(pixels.mean, pixels.good, wrap)
-    hot = np.zeros_like(bright)
-    if bright.any():
-        usual = pixels.good & ~bright
-        centre = raw.stated_centre()
-        if centre is None and pixels.mean[usual].any():
-            centre = find_centre(pixels.mean, usual)[:2]
-        if centre is not None:
-            hot = hot_pixels(intensity, pixels.good, bright, (0, 0) if wrap else centre, wrap)
-    pixels.drop(hot, "hot in the data", key)
-    pixels.drop(dead, "dead in the data", key)
+    corner, centre = raw.zero_frequency == "corner", raw.stated_centre()
+    frames, good, mean = (
+        oriented(images, corner, False, False, False) for images in (intensity, pixels.good, pixels.mean)
+    )
+    gaps = dark_gaps(frames, good)
+    good = good & ~gaps
+    bright, dead = outlying_pixels(mean, good)
+    usual, hot = good & ~bright, np.zeros_like(good)
+    if centre is None and bright.any() and mean[usual].any():
+        centre = find_centre(mean, usual)[:2]
+    if centre is not None:
+        hot = hot_pixels(frames, good, bright, centre)
+    for bad, what in ((gaps, "in gaps of zeros"), (hot, "hot in the data"), (dead, "dead in the data")):
+        pixels.drop(np.fft.ifftshift(bad) if corner else bad, what, "data.hot_pixels=false keeps them")
 
 
 def _doubt_saturated(pixels: Pixels, numbers: np.ndarray) -> Finding:
