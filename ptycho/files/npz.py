@@ -41,11 +41,6 @@ class Header:
     start: int
     info: zipfile.ZipInfo
 
-    @property
-    def stored(self) -> bool:
-        """Whether the array's bytes are in the file as they are, not compressed."""
-        return self.info.compress_type == zipfile.ZIP_STORED
-
 
 def expands_too_much(packed: int, size: int, small: int = 2**26, fold: int = 200) -> str:
     """Return why bytes are refused that expand more than ``fold``, beyond ``small`` bytes; or nothing."""
@@ -130,7 +125,7 @@ class NpzFile:
                 yield block.astype(header.dtype.newbyteorder("="), copy=False)
 
     def position(self, header: Header) -> int:
-        """Return where the array's first byte lies in the file, for a member that is ``stored``."""
+        """Return where the array's first byte lies in the file, for a member that is not compressed."""
         with damage_named(f"{header.key} is damaged"):
             self._file.seek(header.info.header_offset)
             local = self._file.read(30)  # of a local file header; name and extra field follow

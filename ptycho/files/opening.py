@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
+from ptycho.config import ConfigError
 from ptycho.files.text import shown
 
 
@@ -33,7 +34,7 @@ def damage_named(what: str) -> Iterator[None]:
     """Raise whatever damaged bytes lead to as FileError: ``what`` is wrong, and the reason."""
     try:
         yield
-    except FileError:
+    except (FileError, ConfigError):
         raise
     except Exception as error:
         raise FileError(f"{what} ({describe_error(error)})") from error

@@ -91,11 +91,8 @@ def saturates(intensity: np.ndarray, good: np.ndarray, fewest: int = 20, least: 
     Few numbers come near the largest one, unless they are cut there: more of the pixels ``good (H, W)`` hold
     it than have at most three standard deviations of its photon noise less. A photon is taken for the
     smallest positive number. Equal frames count once; a single pixel may be stuck, and frames that all hold
-    the number once were scaled to it.
-
-    Args:
-        fewest: times that the number must be held.
-        least: photons that it must stand for.
+    the number once were scaled to it. ``fewest``: times that it must be held; ``least``: photons that it
+    must stand for.
     """
     frames = intensity[:, good]
     frames = frames[np.unique(frames.sum(axis=1), return_index=True)[1]]
@@ -157,7 +154,7 @@ def hot_pixels(
     centre: tuple[int, int],
     options: DefectOptions = DefectOptions(),
 ) -> np.ndarray:
-    """Return the ``bright`` pixels ``(H, W)`` of frames ``(K, H, W)`` that are hot; ``centre``: (row, col)."""
+    """Return which ``bright (H, W)`` pixels of frames ``(K, H, W)`` are hot; ``centre``: (row, col)."""
     hot = bright & ~binary_dilation(_opposite(bright, centre), AROUND)
     mean = frames.mean(axis=0, dtype=float)
     share = mean / max(mean[good].sum(), np.finfo(float).tiny)

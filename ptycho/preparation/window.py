@@ -142,12 +142,7 @@ def _areas(intensity: np.ndarray, good: np.ndarray, level: float) -> tuple[np.nd
 def _symmetry(
     intensity: np.ndarray, good: np.ndarray, around: np.ndarray, radius: float, reach: float, paired: float
 ) -> np.ndarray:
-    """Return b, (row, col) to half a pixel, within ``reach`` of ``around``.
-
-    Args:
-        intensity: ``(H, W)``, zero where not ``good (H, W)``, of a beam of some ``radius``.
-        paired: share of the intensity opposite good pixels that a candidate needs.
-    """
+    """Return b, (row, col) to half a pixel, within ``reach``; ``intensity``: zero where it is not good."""
     half = int(np.ceil(2 * radius + reach)) + 16
     start = np.maximum(np.rint(around).astype(int) - half, 0)
     window = tuple(slice(s, s + 2 * half + 1) for s in start)
@@ -221,7 +216,7 @@ def _centre_of_probe(raw: RawScan, measured: tuple[int, int], why: str) -> tuple
     shape = raw.patterns.shape[1:]
     middle = shape[0] // 2, shape[1] // 2
     alike = raw.probe is not None and raw.probe.shape[1:] == shape
-    if alike and measured != middle and max(abs(s - m) for s, m in zip(measured, middle, strict=True)) <= 1:
+    if alike and measured != middle and np.abs(np.subtract(measured, middle)).max() <= 1:
         seen = f"{why}: row {measured[0]}, column {measured[1]}"
         return middle, f"the centre of the window, as in the probe of the file; {seen}"
     return measured, why
@@ -312,9 +307,7 @@ def finer_pixels(
 
     Then scattering goes on beyond, and the object is finer than pixels of ``λz/(N·p)``. The fit takes the
     rest for position errors. A window with unmeasured pixels around the detector has finer pixels.
-
-    Args:
-        photons: mean pattern ``(H, W)``; ``good (H, W)`` are the pixels that count.
+    ``photons``: mean pattern ``(H, W)``; ``good (H, W)`` are the pixels that count.
     """
     finer = finer_side(N, options)
     edge, further_in = (_ring(photons, good, depth) for depth in (0, min(photons.shape) // 8))

@@ -73,8 +73,8 @@ def read_product(file: Archive, options: ReadOptions) -> Placement:
     entry = file.entry(file.first(*TRANSLATIONS) or "")
     count = max(entry.shape or (0,), default=0) if entry else 0
     placement = read_translation(file, options, (count,))
-    described = RESULT.described(file) | {"object": find_object(file)}
-    values = {key: value for key, value in described.items() if value is not None}
+    image = find_object(file)
+    values = RESULT.described(file) | ({} if image is None else {"object": image})
     return replace(placement, numbers=read_whole(file, INDEXES, (count,), needed=True), values=values)
 
 
@@ -101,7 +101,7 @@ def _basis(file: Archive, key: str) -> np.ndarray | None:
 
 def _find_pixel(file: Archive, source: Patterns, values: dict[str, Any]) -> dict[str, Any]:
     """The object, and the pitch of the detector: where it is not stated, the length of the basis vectors."""
-    vectors = _basis(file, BASIS) if values["detector_pixel_m"] is None else None
+    vectors = None if "detector_pixel_m" in values else _basis(file, BASIS)
     steps = {} if vectors is None else {"detector_pixel_m": tuple(np.linalg.norm(vectors, axis=1).tolist())}
     return {"object": find_object(file)} | steps
 
@@ -162,7 +162,7 @@ def _of_entry(entry: str) -> Layout:
         return replace(placement, positions=-placement.positions) if sample else placement
 
     def more(file: Archive, source: Patterns, values: dict[str, Any]) -> dict[str, Any]:
-        pitch = values["detector_pixel_m"] or (None, None)
+        pitch = values.get("detector_pixel_m", (None, None))
         row, col = (_in_pixels(file, *place) for place in zip(centre, pitch, strict=True))
         if file.holds_any(*(f"{entry}/instrument_1/{name}/data" for name in ("monitor", "monitor_1"))):
             file.notes.append("the monitor is not applied")

@@ -82,8 +82,8 @@ def _more(file: Archive, source: Patterns, values: dict[str, Any]) -> dict[str, 
     propagation = file.text("meta/propagation") or file.text("info/propagation")
     if propagation not in (None, "farfield"):
         file.warnings.append(f"propagation={propagation}: only the far field is reconstructed here")
-    good = values["good"]
-    return {"zero_frequency": _centre(file, source), "good": _own_weights(file) if good is None else good}
+    good = values["good"] if "good" in values else _own_weights(file)
+    return {"zero_frequency": _centre(file, source), "good": good}
 
 
 def _centre(file: Archive, source: Patterns) -> str | tuple[float, float] | None:
@@ -194,7 +194,7 @@ def _eiger_check(file: Archive, source: Patterns, values: dict[str, Any]) -> dic
             f"the master announces {images * (triggers or 1):g} patterns, and there are {source.shape[0]}"
         )
     limit = read_plain(file, f"{SPECIFIC}/saturation_value", f"{SPECIFIC}/countrate_correction_count_cutoff")
-    good = values["good"]
+    good = values.get("good")
     fits = good is None or good.shape == source.shape[1:]
     if limit is None or not fits or source.dtype.kind not in "iu":
         return {}

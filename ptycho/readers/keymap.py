@@ -29,7 +29,6 @@ from ptycho.readers.positions import Axis, complete, read_mapped, step_m
 from ptycho.readers.raw_scan import RawScan, ReadOptions
 from ptycho.readers.values import read_good
 
-NAMES = {"HDF5": "hdf5", "NPZ": "npz"}
 PATTERNS = ("entry/data/data", "exchange/data", "entry/measurement/Eiger/data", "diffamp")
 VALUES = ("probe", "object", "good", "bad", "dark", "flat", "energy_eV", "distance_m", "detector_pixel_m")
 KEYS = ("patterns", *POSITIONS, *VALUES)
@@ -39,9 +38,7 @@ def read(path: str | Path, options: ReadOptions) -> RawScan:
     """Read a scan from a file, or two, by the paths in ``options.keys``."""
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(open_archive(options.patterns_file or path, options))
-        table = _table(
-            options.keys, NAMES.get(file.kind, "tiff"), largest(file) if options.raster is not None else []
-        )
+        table = _table(options.keys, file.kind.lower(), largest(file) if options.raster is not None else [])
         options.refuse_unused(path, table.name, *table.options)
         check_keys(path, options, KEYS)
         source = table.source(file)
@@ -135,6 +132,6 @@ def _axis(file: Archive, key: str, scale: str = "") -> Axis:
     return float(size), file.text(f"{key}@units") or ""
 
 
-HDF5 = Layout(name=NAMES["HDF5"], detect=lambda file: file.holds_any(*PATTERNS), read=read)
-NPZ = Layout(name=NAMES["NPZ"], read=read)
+HDF5 = Layout(name="hdf5", detect=lambda file: file.holds_any(*PATTERNS), read=read)
+NPZ = Layout(name="npz", read=read)
 AXES = Layout(name=WITH_AXES, detect=lambda file: _find_axes(file) is not None, read=read_axes)

@@ -102,7 +102,7 @@ class Layout:
         return file.patterns(file.need("patterns", *self.patterns), any_order=self.any_order)
 
     def values(self, file: Archive, source: Patterns) -> dict[str, Any]:
-        """Return attributes of a :class:`~ptycho.readers.raw_scan.RawScan`; None: the file has no value."""
+        """Return attributes of a :class:`~ptycho.readers.raw_scan.RawScan`, those that are known."""
         row, col = (read_plain(file, key) for key in self.centre) if self.centre else (None, None)
         domain = self.domain if callable(self.domain) else partial(find_domain, said=self.domain)
         values = {
@@ -113,7 +113,7 @@ class Layout:
         return values | (file.noted(lambda: self.more(file, source, values)) or {})
 
     def described(self, file: Archive) -> dict[str, Any]:
-        """Return the attributes that need no patterns."""
+        """Return the attributes that are known and need no patterns."""
         centre = tuple(read_plain(file, key) for key in self.object_centre)
         readers: dict[str, Callable[[], Any]] = {
             "energy_eV": lambda: self._energy(file),
@@ -123,13 +123,13 @@ class Layout:
             "probe_pixel_m": lambda: read_pair(file, OBJECT_PIXEL, *self.probe_pixel),
             "object": lambda: read_object(file, file.first(*self.object)),
             "object_pixel_m": lambda: read_pair(file, OBJECT_PIXEL, *self.object_pixel),
-            "object_centre_m": lambda: None if None in centre or not centre else centre,
+            "object_centre_m": lambda: None if None in centre else centre or None,
             "good": lambda: read_good(file, self.masks),
             "dark": lambda: read_frame(file, file.first(*self.dark)),
             "flat": lambda: read_frame(file, file.first(*self.flat)),
         }
         values = {name: file.noted(read) for name, read in readers.items() if name not in file.stated}
-        return values | dict(file.stated)
+        return {name: value for name, value in values.items() if value is not None} | dict(file.stated)
 
     def _energy(self, file: Archive) -> float | None:
         """Return the photon energy in eV, from ``h·c/λ`` or that of electrons, if need be."""

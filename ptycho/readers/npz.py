@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import IO
+from zipfile import ZIP_STORED
 
 import numpy as np
 
@@ -172,7 +173,7 @@ class NpzPatterns(Patterns):
     def _open(self) -> FileArray | np.memmap:
         header = self._header
         with NpzFile(self.path) as archive:
-            if not header.stored or self._axes[0] != 0:
+            if header.info.compress_type != ZIP_STORED or self._axes[0] != 0:
                 return self._copy(archive)
             start = archive.position(header)
         self._file = self.path.open("rb")

@@ -68,7 +68,7 @@ def read_product(file: Archive, options: ReadOptions) -> Placement:
         file.notes.append(f"tomography angle {angle:g} degrees")
     # where positions are in pixels, the pixel is the unit, and one "metre" wide
     table = replace(RESULT, probe_pixel=(), object_pixel=()) if placement.unit == "px" else RESULT
-    values = {key: value for key, value in table.described(file).items() if value is not None}
+    values = table.described(file)
     modes, weights = _read_variation(file, values.get("probe"), count)
     return replace(
         placement,
@@ -112,11 +112,11 @@ def _positions(file: Archive, options: ReadOptions, source: Patterns) -> Placeme
 
 
 def _pitch(file: Archive, source: Patterns, values: dict[str, Any]) -> dict[str, Any]:
-    if values["detector_pixel_m"] is not None:
+    if "detector_pixel_m" in values:
         return {}
     file.notes.append("the detector's pitch is λz/(N·dx) of the object's pixel")
-    known = values["energy_eV"], values["distance_m"], values["object_pixel_m"]
-    return {"detector_pixel_m": conjugate_pitch_m(*known, source.shape[1:])}
+    energy, distance, pixel = (values.get(key) for key in ("energy_eV", "distance_m", "object_pixel_m"))
+    return {"detector_pixel_m": conjugate_pitch_m(energy, distance, pixel, source.shape[1:])}
 
 
 def _training_positions(file: Archive, options: ReadOptions, source: Patterns) -> Placement:

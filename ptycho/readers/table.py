@@ -124,10 +124,10 @@ def _choose_format(file: Archive, options: ReadOptions) -> Layout:
             f"{file.path}: data.format={options.format}: must be one of {words}, or your own reader, "
             f"my_module:read; the file is {file.kind}"
         )
-    by_keys = known.get(keymap.NAMES.get(file.kind, ""))
+    by_keys = known[file.kind.lower()]
     if options.format is not None:
         return known[options.format]
-    if by_keys and options.keys and (file.kind == "NPZ" or "patterns" in options.keys):
+    if options.keys and (file.kind == "NPZ" or "patterns" in options.keys):
         return by_keys
     layout = next((one for one in known.values() if one.detect(file)), None)
     if layout is None and (options.raster is not None or options.keys):

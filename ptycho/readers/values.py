@@ -354,10 +354,6 @@ def tell_domain(dtype: np.dtype, blocks: Iterable[np.ndarray], key: str = "", en
 
 
 def _roots(numbers: np.ndarray, largest: float = 1e4) -> tuple[bool, int]:
-    """Return whether numbers ``(n,)`` can be roots of counts, and how many of them are not whole.
-
-    ``largest``: squares beyond it are too coarse in float32.
-    """
-    squares = numbers[(numbers != np.rint(numbers)) & (numbers**2 <= largest)] ** 2
-    whole = np.all(numbers >= 0) and np.all(abs(squares - np.rint(squares)) <= 1e-6 * squares)
-    return bool(whole), squares.size
+    """Return whether numbers ``(n,)`` can be roots of counts, and how many of them are not whole."""
+    squares = numbers[(numbers != np.rint(numbers)) & (numbers**2 <= largest)] ** 2  # others are too coarse
+    return bool(np.all(numbers >= 0)) and np.allclose(np.rint(squares), squares, 1e-6, 0), squares.size
