@@ -214,6 +214,6 @@ def _only(
     fitting = [key for key in images if shapes[key] == shape] or images
     if len(fitting) != 1:
         raise FileError(f"holds {len(fitting)} images ({', '.join(fitting) or 'none'}); must hold one")
-    image = file.read(fitting[0], "biuf", needed=True)
+    image = file.read(fitting[0], "biuf")
     file.refuse()
     return np.asarray(image)

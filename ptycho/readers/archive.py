@@ -111,7 +111,7 @@ class Archive(ABC):
         """Return a short text; None: there is something else, or nothing."""
         return None
 
-    def load(self, key: str, kinds: str) -> np.ndarray | None:
+    def read(self, key: str, kinds: str = "fiu") -> np.ndarray | None:
         """Read numbers ``(…)`` at a key, of ``kinds`` (NumPy's), native byte order; or raise FileError."""
         return None
 
@@ -130,19 +130,12 @@ class Archive(ABC):
             fault = shown(str(error), self.longest) if known else f"damaged ({describe_error(error)})"
             raise ConfigError(f"{self.path}: {fault}") from error
 
-    def read(self, key: str, kinds: str = "fiu", needed: bool = False) -> np.ndarray | None:
-        """Read as :meth:`load`, ``(…)``; of a value that is ``needed`` a fault is one of the file."""
-        try:
-            return self.load(key, kinds)
-        except UnusableError as error:
-            raise FileError(str(error)) if needed else error from error
-
-    def noted(self, read: Callable[[], T]) -> T | None:
+    def noted(self, read: Callable[[], T], needed: bool = False) -> T | None:
         """Return what ``read`` gives; None, and a problem or a warning, where there is a fault."""
         try:
             return read()
         except FileError as error:
-            skipped = isinstance(error, UnusableError) and self.lenient and not self.strict
+            skipped = isinstance(error, UnusableError) and self.lenient and not (self.strict or needed)
             if not skipped:
                 self.complain(str(error))
             elif (line := f"skipped: {error}") not in self.warnings:

@@ -145,7 +145,7 @@ class Hdf5Archive(Archive):
         value = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
         return value if isinstance(value, str) else None
 
-    def load(self, key: str, kinds: str) -> np.ndarray | None:
+    def read(self, key: str, kinds: str = "fiu") -> np.ndarray | None:
         with damage_named(f"{key} cannot be read"):
             value = self._value(key)
             if value is None:

@@ -128,7 +128,11 @@ class Layout:
             "dark": lambda: read_frame(file, file.first(*self.dark)),
             "flat": lambda: read_frame(file, file.first(*self.flat)),
         }
-        values = {name: file.noted(read) for name, read in readers.items() if name not in file.stated}
+        values = {
+            name: file.noted(read, needed=name == "good")
+            for name, read in readers.items()
+            if name not in file.stated
+        }
         return {name: value for name, value in values.items() if value is not None} | dict(file.stated)
 
     def _energy(self, file: Archive) -> float | None:

@@ -65,7 +65,7 @@ class NpzArchive(Archive):
                 return str(self.file.read(header))
         return None
 
-    def load(self, key: str, kinds: str) -> np.ndarray | None:
+    def read(self, key: str, kinds: str = "fiu") -> np.ndarray | None:
         if not self.holds(key):
             return None
         try:

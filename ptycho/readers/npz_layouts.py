@@ -87,7 +87,7 @@ def _domain(file: Archive, source: Patterns) -> str | None:
 def _more(file: Archive, source: Patterns, values: dict[str, Any]) -> dict[str, Any]:
     if file.holds("_metadata"):
         file.notes.append("_metadata is not read")
-    good = file.noted(lambda: read_good(file, {"bad_pixels": "bad"}, needed=False))
+    good = file.noted(lambda: read_good(file, {"bad_pixels": "bad"}))
     if good is not None and good.shape not in (source.shape[1:], source.shape[:2]):
         file.notes.append(f"bad_pixels {good.shape} is ignored: must be {source.shape[1:]}")
         good = None
@@ -208,7 +208,7 @@ def _published_positions(file: Archive, options: ReadOptions, source: Patterns) 
     assert isinstance(source, Channels)
     (count, N, _), C = source.shape, source.channels
     wanted = (count // C, 1, 2, C)
-    middles = read_array(file, "coords_offsets", needed=True)
+    middles = read_array(file, "coords_offsets")
     if middles is None or middles.shape != wanted:
         shape = None if middles is None else middles.shape
         raise FileError(f"coords_offsets has shape {shape}; must be (G, 1, 2, C) = {wanted}")

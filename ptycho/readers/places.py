@@ -64,7 +64,7 @@ def place_scan(
     ``values``: attributes of a :class:`RawScan`; those that come with the positions are put in their place.
     ConfigError: one line with every problem.
     """
-    positioned = file.noted(partial(_positioned, file, layout, options, source, values))
+    positioned = file.noted(partial(_positioned, file, layout, options, source, values), needed=True)
     if positioned is None and not file.problems:
         file.complain("lacks positions; add data.positions_file=")
     shape = None if positioned is None else positioned[0].shape[1:]
@@ -107,7 +107,7 @@ def _placement(file: Archive, layout: Layout, options: ReadOptions, source: Patt
         file.notes += notes
         return listed
     with kind(table, options) as other:
-        placement = other.noted(lambda: _read_second(other, options, source))
+        placement = other.noted(lambda: _read_second(other, options, source), needed=True)
         file.absorb(other)
     return placement
 

@@ -50,7 +50,7 @@ def read_lengths(file: Archive, key: str, options: ReadOptions, unit: str | None
     NaN is that of a frame without a position, which is refused where that frame is used.
     """
     file.require(key)
-    lengths = np.asarray(read_array(file, key, needed=True, finite=False), np.float64)
+    lengths = np.asarray(read_array(file, key, finite=False), np.float64)
     if options.unit is not None:
         file.notes.append(f"{key} is in {options.unit}, as data.unit says")
         return lengths, options.unit

@@ -24,11 +24,9 @@ CXI_GOOD = 0x1000  # of CXI's bits of a mask, this one says that a pixel has sig
 Pair = tuple[float, float]
 
 
-def read_array(
-    file: Archive, key: str | None, kinds: str = "fiu", needed: bool = False, finite: bool = True
-) -> np.ndarray | None:
+def read_array(file: Archive, key: str | None, kinds: str = "fiu", finite: bool = True) -> np.ndarray | None:
     """Read numbers ``(…)`` as float64 or complex64, truth values and integers as they are; all ``finite``."""
-    array = None if key is None else file.read(key, kinds, needed)
+    array = None if key is None else file.read(key, kinds)
     if array is None or array.dtype.kind not in "fc":
         return array
     with np.errstate(over="ignore"):  # what becomes infinite is found
@@ -37,8 +35,9 @@ def read_array(
     if not finite or not len(wrong):
         return array
     at = ", ".join(map(str, wrong[0]))
-    why = f"{key} {array.shape} has {len(wrong)} values that are not finite, the first at [{at}]"
-    raise FileError(why) if needed else UnusableError(why)
+    raise UnusableError(
+        f"{key} {array.shape} has {len(wrong)} values that are not finite, the first at [{at}]"
+    )
 
 
 def read_unit(file: Archive, key: str, units: dict[str, float], remedy: str = "") -> tuple[str, float] | None:
@@ -127,13 +126,13 @@ def read_object(file: Archive, key: str | None) -> np.ndarray | None:
     return np.asarray(np.prod(layers, axis=0))
 
 
-def read_good(file: Archive, masks: Mapping[str, str], needed: bool = True) -> np.ndarray | None:
+def read_good(file: Archive, masks: Mapping[str, str]) -> np.ndarray | None:
     """Read a mask ``(H, W)``, True for good pixels, at the first of some keys that is there.
 
     ``masks``: key and kind of each: ``good``, ``bad`` (nonzero) or ``cxi`` bits.
     """
     key = file.first(*masks)
-    mask = None if key is None else file.read(key, "fiub", needed)
+    mask = None if key is None else file.read(key, "fiub")
     if key is None or mask is None:
         return None
     kind = masks[key]
@@ -172,8 +171,7 @@ def _stack(file: Archive, key: str, images: np.ndarray) -> np.ndarray:
 
 def read_whole(file: Archive, key: str, counts: tuple[int, ...], needed: bool = False) -> np.ndarray | None:
     """Read whole numbers of the patterns, ``(J,)`` int64 with J one of ``counts``; None: there are none."""
-    read = partial(read_array, file, key, needed=needed)
-    numbers = read() if needed else file.noted(read)
+    numbers = read_array(file, key) if needed else file.noted(partial(read_array, file, key))
     if numbers is None:
         return None
     if numbers.size in counts and np.array_equal(numbers, np.rint(numbers)):
