@@ -55,17 +55,15 @@ class NearField:
         return self.distance_m / self.magnification
 
     @property
-    def pixel(self) -> PixelSize:
-        """The object's pixel: that of the detector over the magnification."""
-        row, col = self.pitch_m
-        return PixelSize((row / self.magnification, col / self.magnification))
+    def pixel_m(self) -> tuple[float, float]:
+        """Pitch (row, col) of the object's pixels: that of the detector over the magnification."""
+        return self.pitch_m[0] / self.magnification, self.pitch_m[1] / self.magnification
 
     @property
     def fresnel(self) -> Fresnel:
         """``λz/dx²`` along rows and columns, at the effective distance."""
         length = wavelength_m(self.energy_eV) * self.effective_distance_m
-        row, col = (pitch / self.magnification for pitch in self.pitch_m)
-        return Fresnel(length / row**2, length / col**2)
+        return Fresnel(length / self.pixel_m[0] ** 2, length / self.pixel_m[1] ** 2)
 
     @property
     def margin(self) -> int:

@@ -248,7 +248,7 @@ def _pixel(
     """Of the object, and why."""
     if near is not None:
         own = f"the detector's {1e6 * near.pitch_m[0]:.4g} µm"
-        return near.pixel, f"near field: {own} over the magnification {near.magnification:.4g}"
+        return PixelSize(near.pixel_m), f"near field: {own} over the magnification {near.magnification:.4g}"
     side = N * config.bin
     pixel = object_pixel(raw.energy_eV, raw.distance_m, pitch, side)
     if pixel.missing:

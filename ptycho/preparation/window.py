@@ -258,18 +258,23 @@ def whole_detector(
     """
     shape = mean.shape
     reach = 2 * max(max(c, n - c) for c, n in zip(centre, shape, strict=True))
-    needed = max(fast_side(-(-reach // b)), SMALLEST_N)
-    if set(shape) == {reach} and reach % (2 * b) == 0 and reach // b >= SMALLEST_N:
-        needed = reach // b
+    fits = set(shape) == {reach} and reach % (2 * b) == 0 and reach // b >= SMALLEST_N
+    needed = reach // b if fits else max(fast_side(-(-reach // b)), SMALLEST_N)
     most = min(2 * int(options.padded * max(shape) / b / 2), LARGEST_N)
     N = max(min(needed, most), SMALLEST_N)
     beyond = (N * b) ** 2 - _inside(np.ones(shape), centre, N * b)
     why = f"the whole detector of {shape[0]} × {shape[1]} around the zero frequency"
     why += f", {100 * beyond / (N * b) ** 2:.2g} % of it unmeasured pixels beside that" if beyond else ""
-    if needed > N:
-        warning = _cut_off(mean, centre, b, N, needed, options.padded)
-        return Window(N, why.replace("the whole", "most of the"), warning)
-    return Window(N, f"{why}; set data.N to change it", None)
+    if needed <= N:
+        return Window(N, f"{why}; set data.N to change it", None)
+    held = _inside(mean, centre, N * b) / max(float(mean.sum()), np.finfo(float).tiny)
+    limit = f"{LARGEST_N}" if N == LARGEST_N else f"{options.padded} times the detector's longer side"
+    remedy = f"data.N={needed} holds all" if needed <= LARGEST_N else "data.bin=2 would hold more"
+    warning = (
+        f"N: the whole detector around the zero frequency at {centre} takes {needed} pixels; {N} are used "
+        f"({limit} at most), without {100 * (1 - held):.2g} % of the intensity; {remedy}"
+    )
+    return Window(N, why.replace("the whole", "most of the"), warning)
 
 
 def near_field_window(
@@ -342,14 +347,3 @@ def _inside(image: np.ndarray, centre: tuple[int, int], side: int) -> float:
     """Return the sum of an image ``(H, W)`` over the window of ``side`` around ``centre``."""
     rows, cols = (slice(max(0, c - side // 2), max(0, c + side // 2)) for c in centre)
     return float(image[rows, cols].sum())
-
-
-def _cut_off(mean: np.ndarray, centre: tuple[int, int], b: int, N: int, needed: int, padded: float) -> str:
-    """Return the warning of a window that is too small."""
-    held = _inside(mean, centre, N * b) / max(float(mean.sum()), np.finfo(float).tiny)
-    limit = f"{LARGEST_N}" if N == LARGEST_N else f"{padded} times the detector's longer side"
-    remedy = f"data.N={needed} holds all" if needed <= LARGEST_N else "data.bin=2 would hold more"
-    return (
-        f"N: the whole detector around the zero frequency at {centre} takes {needed} pixels; {N} are used "
-        f"({limit} at most), without {100 * (1 - held):.2g} % of the intensity; {remedy}"
-    )

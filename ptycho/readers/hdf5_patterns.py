@@ -34,7 +34,7 @@ class Hdf5Patterns(Patterns):
     """
 
     def __init__(self, file: Hdf5Archive, key: str, dataset: h5py.Dataset, inspected: np.ndarray) -> None:
-        self._file, self.dataset, self._inspected = file, dataset, inspected
+        self.file, self.dataset, self._inspected = file, dataset, inspected
         self.label = self.key = key
         self.shape, self.grid = as_list(key, dataset.shape, dataset.dtype)
         self.dtype = dataset.dtype.newbyteorder("=")
@@ -44,7 +44,7 @@ class Hdf5Patterns(Patterns):
         return (self.read(np.array([frame])) for frame in self._inspected)
 
     def close(self) -> None:
-        self._file.close()
+        self.file.close()
 
     def fill(self, first: int, into: np.ndarray) -> None:
         most, line, outer = len(into), self.dataset.shape[-3], self.dataset.ndim - 2
@@ -53,14 +53,14 @@ class Hdf5Patterns(Patterns):
             count = min(most, len(into), line - start)  # a reading stays within a line of a raster
             try:
                 part = slice(start, start + count)
-                check_unpacking(self._file, self.dataset, [slice(row, row + 1), part][-outer:])
+                check_unpacking(self.file, self.dataset, [slice(row, row + 1), part][-outer:])
                 self.dataset.read_direct(into[:count], (row, part)[-outer:])
             except DAMAGE as error:  # or the file was closed
                 if count > 1:
                     most = 1  # to name the one that is damaged
                     continue
                 problem = f"pattern {first} cannot be read ({describe_error(error)})"
-                raise ConfigError(f"{self._file.path}: {self.key}: {problem}") from error
+                raise ConfigError(f"{self.file.path}: {self.key}: {problem}") from error
             first, into = first + count, into[count:]
 
 
@@ -150,6 +150,9 @@ class MatlabPatterns(View):
             into[:] = self.source.read(part).swapaxes(-1, -2)
             return
         try:
-            into[:] = self._stored.dataset[..., part].T
+            dataset = self._stored.dataset
+            box = [slice(0, dataset.shape[0]), slice(0, dataset.shape[1]), part]
+            check_unpacking(self._stored.file, dataset, box)
+            into[:] = dataset[..., part].T
         except DAMAGE as error:
             raise ConfigError(f"{self.label}: cannot be read ({describe_error(error)})") from error
