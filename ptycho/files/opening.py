@@ -40,6 +40,15 @@ def damage_named(what: str) -> Iterator[None]:
         raise FileError(f"{what} ({describe_error(error)})") from error
 
 
+@contextlib.contextmanager
+def faults_of(name: str | Path) -> Iterator[None]:
+    """Raise a FileError as ConfigError that begins with the ``name`` of the file."""
+    try:
+        yield
+    except FileError as error:
+        raise ConfigError(f"{name}: {error}") from error
+
+
 def describe_error(error: BaseException) -> str:
     """Return the message of an exception, in 300 letters at most; a ``KeyError`` would add quotes."""
     text = error.args[0] if error.args and isinstance(error.args[0], str) else str(error)

@@ -14,7 +14,7 @@ from ptycho.config.data import DataConfig
 from ptycho.config.solver_config import SolverConfig
 from ptycho.config.waves import FreeSpace, wavelength_m
 from ptycho.files.npz import read_all
-from ptycho.files.opening import FileError
+from ptycho.files.opening import faults_of
 from ptycho.files.run_product import find_product
 from ptycho.preparation.geometry import isolated
 from ptycho.preparation.numbers import SampleOptions
@@ -258,10 +258,8 @@ def probe_of_run(run: Path, N: int) -> np.ndarray:
     _, path = find_product(run) or ("", None)
     if path is None:
         raise ConfigError(f"probe=run: {run} holds no reconstruction of a measured scan")
-    try:
+    with faults_of(f"probe=run: {path}"):
         modes = read_all(path, {"probe": "c"})["probe"]
-    except FileError as error:
-        raise ConfigError(f"probe=run: {path}: {error}") from error
     wrong = modes.ndim != 3 or modes.shape[1:] != (N, N) or not np.isfinite(modes).all() or not modes[0].any()
     check(not wrong, "probe=run", f"a probe of shape {modes.shape} in {path}", f"modes (K, {N}, {N})")
     return modes

@@ -19,7 +19,7 @@ import h5py
 import numpy as np
 
 from ptycho.config import ConfigError
-from ptycho.files.opening import FileError, describe_error, open_file
+from ptycho.files.opening import FileError, describe_error, faults_of, open_file
 from ptycho.files.text import shown
 from ptycho.readers.patterns import Patterns
 from ptycho.readers.raw_scan import ReadOptions
@@ -195,11 +195,8 @@ def container_of(path: str | Path, key: str = "") -> tuple[str, bytes]:
 
     ConfigError: it cannot be read; ``key`` is put before its name.
     """
-    try:
-        with open_file(path) as file:
-            start = file.read(8)
-    except FileError as error:
-        raise ConfigError(f"{key}{path}: {error}") from error
+    with faults_of(f"{key}{path}"), open_file(path) as file:
+        start = file.read(8)
     kinds = (name for name, starts in STARTS.items() if start.startswith(starts))
     kind = "HDF5" if h5py.is_hdf5(path) else next(kinds, "")
     return kind if start else "empty", start

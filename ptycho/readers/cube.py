@@ -18,9 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from ptycho.config import ConfigError
 from ptycho.files.file_array import FileArray
-from ptycho.files.opening import FileError, damage_named
+from ptycho.files.opening import FileError, damage_named, faults_of
 from ptycho.readers.archive import container_of
 from ptycho.readers.patterns import Patterns, as_list, spread
 from ptycho.readers.positions import Axis, complete, raster_positions, step_m
@@ -53,11 +52,8 @@ def read(path: Path, options: ReadOptions) -> RawScan:
     assert choose is not None
     if choose in (_read_npy, _read_matlab):  # which state no step: before anything is read
         complete(options.raster, None, path)
-    try:
-        with damage_named("cannot be read"):
-            source = choose(path)
-    except FileError as error:
-        raise ConfigError(f"{path}: {error}") from error
+    with faults_of(path), damage_named("cannot be read"):
+        source = choose(path)
     raster = complete(options.raster, source.step_m, path)
     positions = raster_positions(raster, source, path)
     domain = tell_domain(source.dtype, [source.read(spread(len(positions), 64))])

@@ -16,7 +16,7 @@ import h5py
 import numpy as np
 
 from ptycho.config import ConfigError
-from ptycho.files.opening import FileError, describe_error
+from ptycho.files.opening import FileError, damage_named, describe_error, faults_of
 from ptycho.readers.archive import DAMAGE, Archive
 from ptycho.readers.hdf5_checks import check_unpacking, examine
 from ptycho.readers.patterns import Joined, Patterns, View, as_list, spread
@@ -149,10 +149,8 @@ class MatlabPatterns(View):
         if not self._last:
             into[:] = self.source.read(part).swapaxes(-1, -2)
             return
-        try:
-            dataset = self._stored.dataset
+        dataset, file = self._stored.dataset, self._stored.file
+        with faults_of(f"{file.path}: {self.key}"), damage_named("cannot be read"):
             box = [slice(0, dataset.shape[0]), slice(0, dataset.shape[1]), part]
-            check_unpacking(self._stored.file, dataset, box)
+            check_unpacking(file, dataset, box)
             into[:] = dataset[..., part].T
-        except DAMAGE as error:
-            raise ConfigError(f"{self.label}: cannot be read ({describe_error(error)})") from error

@@ -20,10 +20,9 @@ from zipfile import ZIP_STORED
 
 import numpy as np
 
-from ptycho.config import ConfigError
 from ptycho.files.file_array import FileArray
 from ptycho.files.npz import Header, NpzFile
-from ptycho.files.opening import FileError, describe_error
+from ptycho.files.opening import FileError, damage_named, faults_of
 from ptycho.readers.archive import Archive, Entry, UnusableError
 from ptycho.readers.patterns import Patterns
 from ptycho.readers.raw_scan import ReadOptions
@@ -36,10 +35,8 @@ class NpzArchive(Archive):
 
     def __init__(self, path: str | Path, options: ReadOptions | None = None) -> None:
         super().__init__(path, options)
-        try:
+        with faults_of(path):
             self.file = NpzFile(path)
-        except FileError as error:
-            raise ConfigError(f"{path}: {error}") from error
 
     def close(self) -> None:
         self.file.close()
@@ -150,15 +147,13 @@ class NpzPatterns(Patterns):
         return NpzPatterns(self.path, self._stored, "hwp", scratch=self._scratch) if turned else self
 
     def fill(self, first: int, into: np.ndarray) -> None:
-        try:
+        with faults_of(f"{self.path}: {self.key}"), damage_named("cannot be read"):
             self._array = self._open() if self._array is None else self._array
             patterns = self._array[first : first + len(into)]
             if isinstance(self._array, FileArray):
                 self._check(first, patterns)
                 patterns = patterns.swapaxes(1, 2) if self._axes == [0, 2, 1] else patterns
-        except (FileError, OSError) as error:
-            raise ConfigError(f"{self.path}: {self.key} cannot be read ({describe_error(error)})") from error
-        into[:] = patterns
+            into[:] = patterns
 
     def samples(self) -> Iterator[np.ndarray]:
         """Yield the numbers in the order of the file, in blocks ``(j, …)``, whichever pattern has them."""

@@ -17,7 +17,7 @@ import numpy as np
 from ptycho.config import ConfigError
 from ptycho.config.data import DataConfig
 from ptycho.config.own_code import is_import_path, load
-from ptycho.files.opening import describe_error
+from ptycho.files.opening import FileError, damage_named, faults_of
 from ptycho.readers import cube, cxi, hdf5_layouts, keymap, npz_layouts, ptychodus, tiff
 from ptycho.readers.archive import Archive
 from ptycho.readers.layout import Layout
@@ -78,15 +78,12 @@ def open_scan(path: str | Path, options: ReadOptions | None = None) -> RawScan:
 
 def _read_by_own_code(path: Path, options: ReadOptions) -> RawScan:
     read = load("data.format", str(options.format))
-    try:
-        scan = read(path=path, options=options)
-    except ConfigError:
-        raise
-    except Exception as error:  # whatever its code raises
-        raise ConfigError(f"{path}: data.format={options.format}: fails ({describe_error(error)})") from error
-    if not isinstance(scan, RawScan):
-        wrong = f"gives {type(scan).__name__}; must give a ptycho.readers.raw_scan.RawScan"
-        raise ConfigError(f"{path}: data.format={options.format}: {wrong}")
+    with faults_of(f"{path}: data.format={options.format}"):
+        with damage_named("fails"):
+            scan = read(path=path, options=options)
+        if not isinstance(scan, RawScan):
+            wrong = f"gives {type(scan).__name__}; must give a ptycho.readers.raw_scan.RawScan"
+            raise FileError(wrong)
     return scan
 
 

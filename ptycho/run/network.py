@@ -21,7 +21,7 @@ from ptycho.config.mapping import AnyConfig
 from ptycho.config.messages import one_line
 from ptycho.config.own_code import check_allowed
 from ptycho.files.npz import read_all
-from ptycho.files.opening import FileError
+from ptycho.files.opening import FileError, faults_of
 from ptycho.files.text import read_json, shown
 from ptycho.run.folder import RunFolder
 from ptycho.run.names import DESCRIPTION, HISTORY, PROBE, SETUP, WEIGHTS
@@ -178,10 +178,8 @@ def read_probe(run: Path, name: str) -> np.ndarray:
         ConfigError: the file is missing or damaged.
     """
     path = run / name / PROBE
-    try:
+    with faults_of(path):
         return read_all(path, {"modes": "c"})["modes"]
-    except FileError as error:
-        raise ConfigError(f"{path}: {error}") from error
 
 
 def _read(path: Path, read: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:
