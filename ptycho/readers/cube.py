@@ -12,7 +12,7 @@ import importlib
 import math
 import struct
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,20 +21,12 @@ import numpy as np
 from ptycho.files.file_array import FileArray
 from ptycho.files.opening import FileError, damage_named, faults_of
 from ptycho.readers.archive import container_of
-from ptycho.readers.patterns import Patterns, as_list, spread
+from ptycho.readers.patterns import Patterns, as_list, largest, spread
 from ptycho.readers.positions import Axis, complete, raster_positions, step_m
 from ptycho.readers.raw_scan import Frames, RawScan, ReadOptions
 from ptycho.readers.values import tell_domain
 
 ARRAY = "the array"  # what to call it in an error
-
-
-def _largest(shapes: Mapping[Any, tuple[int, ...]]) -> Any:
-    """Return the key of the largest array of three or four axes."""
-    sizes = {key: math.prod(shape) for key, shape in shapes.items() if len(shape) in (3, 4)}
-    if not sizes:
-        raise FileError("holds no array of three or four axes")
-    return max(sizes, key=sizes.__getitem__)
 
 
 def reader_of(path: Path) -> Callable[[Path], Patterns] | None:
@@ -73,7 +65,7 @@ def _read_matlab(path: Path) -> Patterns:
     from scipy.io import loadmat, whosmat
 
     shapes = {name: shape for name, shape, _ in whosmat(path)}
-    name = _largest(shapes)
+    name = largest(shapes)
     if 8 * (size := math.prod(shapes[name])) > 2**33:
         raise FileError(f"{name} has {size} numbers; save it with -v7.3, which is read by parts")
     cube = np.moveaxis(np.asarray(loadmat(path, variable_names=[name])[name]), (0, 1), (-2, -1))
@@ -210,7 +202,7 @@ def read_zarr(path: Path) -> Patterns:
     store = zarr.open(str(path), mode="r")
     members = [("", store)] if isinstance(store, zarr.Array) else list(store.members(max_depth=None))
     arrays = {key: member for key, member in members if isinstance(member, zarr.Array)}
-    key = _largest({name: array.shape for name, array in arrays.items()})
+    key = largest({name: array.shape for name, array in arrays.items()})
     if "pickle" in str(arrays[key].metadata.to_dict()):
         raise FileError(f"{key} is packed by pickle, and nothing is unpickled")
     beside = {name: dict(member.attrs) for name, member in members}
@@ -232,7 +224,7 @@ def read_by_rosettasciio(path: Path) -> Patterns:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         signals = importlib.import_module(plugin["api"]).file_reader(str(path), lazy=True)
-    signal = signals[_largest({number: one["data"].shape for number, one in enumerate(signals)})]
+    signal = signals[largest({number: one["data"].shape for number, one in enumerate(signals)})]
     cube, axes = signal["data"], [_axis(axis) for axis in signal["axes"]]
     if tags := signal["original_metadata"].get("ImageList"):
         source, axes = _read_gatan(path, tags["TagGroup0"], cube.shape, cube.dtype, axes)

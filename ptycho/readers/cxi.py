@@ -83,10 +83,8 @@ def find_object(file: Archive) -> np.ndarray | None:
     probe, first = file.first(*PROBES), file.entry(OBJECTS[0])
     key = OBJECTS[1] if probe and first and file.is_same(probe, OBJECTS[0]) else OBJECTS[0]
     entry = file.entry(key)
-    is_complex = (
-        entry is not None and entry.dtype is not None and (entry.dtype.kind == "c" or entry.dtype.names)
-    )
-    return read_object(file, key) if is_complex else None
+    dtype = np.dtype(float) if entry is None or entry.dtype is None else entry.dtype
+    return read_object(file, key) if dtype.kind == "c" or dtype.names else None
 
 
 def _basis(file: Archive, key: str) -> np.ndarray | None:

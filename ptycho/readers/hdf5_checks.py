@@ -135,13 +135,7 @@ def wrong_with(content: bytes, size: int, filters: Sequence[tuple[int, tuple[int
         length = UNPACKED[code](content, size, values)
     except zlib.error as error:
         return str(error)
-    if length != size:
-        return f"it says that it unpacks to {length} bytes, not {size}"
-    if code != LZ4:
-        return ""
-    block = int.from_bytes(content[8:12], "big")
-    end = _walk(content, 12, -(-size // block)) if block else None
-    return "" if end == len(content) else "its blocks do not end where it does"
+    return "" if length == size else f"it says that it unpacks to {length} bytes, not {size}"
 
 
 def _of_length(length: int, size: int) -> str:
@@ -158,6 +152,12 @@ def _zstd(content: bytes, size: int, values: tuple[int, ...]) -> int:
     return int.from_bytes(content[start : start + length], "little") + 256 * (flag == 1)
 
 
+def _lz4(content: bytes, size: int, values: tuple[int, ...]) -> int:
+    block = int.from_bytes(content[8:12], "big")
+    whole = block > 0 and _walk(content, 12, -(-size // block)) == len(content)
+    return int.from_bytes(content[:8], "big") if whole else -1
+
+
 def _blosc(content: bytes, size: int, values: tuple[int, ...]) -> int:
     whole = len(content) >= 16 and int.from_bytes(content[12:16], "little") == len(content)
     return int.from_bytes(content[4:8], "little") if whole else -1
@@ -167,7 +167,7 @@ UNPACKED: dict[int, Callable[[bytes, int, tuple[int, ...]], int]] = {  # bytes, 
     GZIP: lambda content, size, values: len(zlib.decompressobj().decompress(content, size + 1)),
     SZIP: lambda content, size, values: int.from_bytes(content[:4], "little"),
     LZF: lambda content, size, values: values[2] if len(values) > 2 else -1,
-    LZ4: lambda content, size, values: int.from_bytes(content[:8], "big"),
+    LZ4: _lz4,
     BLOSC: _blosc,
     ZSTD: _zstd,
 }

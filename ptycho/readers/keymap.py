@@ -9,7 +9,6 @@ raster; **(row, col)** unless ``data.position_axes=xy``, increasing with the ind
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -22,7 +21,7 @@ from ptycho.config import ConfigError
 from ptycho.files.opening import FileError
 from ptycho.readers.archive import Archive
 from ptycho.readers.layout import Layout
-from ptycho.readers.patterns import Patterns
+from ptycho.readers.patterns import Patterns, largest
 from ptycho.readers.places import check_keys, open_archive, place_scan
 from ptycho.readers.positions import KEYS as POSITIONS
 from ptycho.readers.positions import Axis, complete, read_mapped, step_m
@@ -38,7 +37,7 @@ def read(path: str | Path, options: ReadOptions) -> RawScan:
     """Read a scan from a file, or two, by the paths in ``options.keys``."""
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(open_archive(options.patterns_file or path, options))
-        table = _table(options.keys, file.kind.lower(), largest(file) if options.raster is not None else [])
+        table = _table(options.keys, file.kind.lower(), _largest(file) if options.raster is not None else [])
         options.refuse_unused(path, table.name, *table.options)
         check_keys(path, options, KEYS)
         source = table.source(file)
@@ -83,14 +82,12 @@ def _table(keys: Mapping[str, str], name: str, others: list[str]) -> Layout:
     )
 
 
-def largest(file: Archive, most: int = 2000) -> list[str]:
-    """Return the key of the largest array of three or four axes, in a list; ``most`` arrays are inspected."""
-    sizes = {}
-    for key in file.names(most):
-        entry = file.noted(partial(file.entry, key))
-        if entry is not None and entry.shape is not None and len(entry.shape) in (3, 4):
-            sizes[key] = math.prod(entry.shape)
-    return [max(sizes, key=sizes.__getitem__)] if sizes else []
+def _largest(file: Archive, most: int = 2000) -> list[str]:
+    """Return the key of the largest array of patterns, if any; ``most`` arrays are inspected."""
+    entries = {key: file.noted(partial(file.entry, key)) for key in file.names(most)}
+    with contextlib.suppress(FileError):
+        return [largest({key: entry.shape for key, entry in entries.items() if entry is not None})]
+    return []
 
 
 WITH_AXES = "4dstem"
@@ -113,7 +110,7 @@ def _find_axes(file: Archive) -> tuple[str, list[Axis]] | None:
 
     HyperSpy has groups ``axis-0 …`` beside ``data``, EMD arrays ``dim1 …``, emdfile ``dim0 …``.
     """
-    for key in largest(file):
+    for key in _largest(file):
         entry, group = file.entry(key), key.rpartition("/")[0]
         numbers = range(0 if entry is None or entry.shape is None else len(entry.shape) - 2)
         if file.holds(f"{group}/axis-0"):

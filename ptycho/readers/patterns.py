@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -136,6 +136,14 @@ def as_list(
     if math.prod(shape[-2:]) * dtype.itemsize > most:
         raise FileError(f"{name} {shape} has patterns of more than {most} bytes")
     return (math.prod(shape[:-2]), shape[-2], shape[-1]), (shape[0], shape[1]) if len(shape) == 4 else None
+
+
+def largest(shapes: Mapping[Any, tuple[int, ...] | None]) -> Any:
+    """Return the key of the largest array of three or four axes; FileError: there is none."""
+    sizes = {key: math.prod(shape) for key, shape in shapes.items() if shape and len(shape) in (3, 4)}
+    if not sizes:
+        raise FileError("holds no array of three or four axes")
+    return max(sizes, key=sizes.__getitem__)
 
 
 def spread(count: int, most: int = 4) -> np.ndarray:

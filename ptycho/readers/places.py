@@ -177,8 +177,8 @@ def _pair_by_number(file: Archive, mine: np.ndarray, theirs: np.ndarray) -> tupl
     order = np.argsort(mine)
     at = np.minimum(np.searchsorted(mine, theirs, sorter=order), len(mine) - 1)
     which = np.flatnonzero(mine[order[at]] == theirs)
-    along = np.argsort(order[at[which]], kind="stable")
-    rows, which = order[at[which]][along], which[along]
+    which = which[np.argsort(order[at[which]], kind="stable")]
+    rows = order[at[which]]
     left = f"{len(mine) - len(np.unique(rows))} of {len(mine)} patterns"
     if not len(rows):
         ranges = f"{mine.min()} to {mine.max()}, those of the positions {theirs.min()} to {theirs.max()}"
