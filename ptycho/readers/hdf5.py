@@ -153,9 +153,8 @@ class Hdf5Archive(Archive):
             array = self._whole(value, key) if isinstance(value, h5py.Dataset) else np.asarray(value)
         array = _complex(array) if "c" in kinds else array
         if array.dtype.kind not in kinds:
-            names, text = array.dtype.names, array.dtype.kind in "OSU"
-            compound = f"a compound of {', '.join(names)}" if names else str(array.dtype)
-            what = "text or references" if text else compound
+            what = "text or references" if array.dtype.kind in "OSU" else str(array.dtype)
+            what = f"a compound of {', '.join(array.dtype.names)}" if array.dtype.names else what
             raise FileError(f"{key} {array.shape} is {what}; must be {name_kinds(kinds)}")
         return array.astype(array.dtype.newbyteorder("="), copy=False)
 
@@ -179,8 +178,8 @@ class Hdf5Archive(Archive):
             raise FileError(f"{key} is empty")
         size = dataset.size * dataset.dtype.itemsize
         if size > most_bytes:
-            taken = f"{key} {dataset.shape} takes {size} bytes"
-            raise FileError(f"{taken}; at most {most_bytes} are read at once")
+            takes = f"takes {size} bytes; at most {most_bytes} are read at once"
+            raise FileError(f"{key} {dataset.shape} {takes}")
         examine(self, dataset, key)
         try:
             check_unpacking(self, dataset)

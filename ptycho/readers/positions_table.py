@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from ptycho.config import ConfigError
-from ptycho.readers.archive import container_of
+from ptycho.files.opening import FileError, damage_named, faults_of, open_file
 from ptycho.readers.positions import Placement
 from ptycho.readers.raw_scan import UNITS
 from ptycho.readers.values import LENGTHS
@@ -73,21 +73,19 @@ def read_table(
 
 
 def _content(path: Path, most: int = 2**28) -> bytes:
-    container_of(path, "data.positions_file=")  # or why it cannot be read
-    with path.open("rb") as file:
+    with faults_of(f"data.positions_file={path}"), open_file(path) as file:
         content = file.read(most + 1)
-    if not content.strip() or len(content) > most:
-        fault = f"is larger than {most} bytes; is it a table?" if content.strip() else "is empty"
-        raise ConfigError(f"data.positions_file={path}: {fault}")
+        if not content.strip():
+            raise FileError("is empty")
+        if len(content) > most:
+            raise FileError(f"is larger than {most} bytes; is it a table?")
     return content
 
 
 def _npy(path: Path) -> np.ndarray:
     """``(J, 2)`` float64; mapping finds out a header that declares more than there is."""
-    try:
+    with faults_of(path), damage_named("no array of numbers can be read from it"):
         mapped = np.load(path, mmap_mode="r", allow_pickle=False)
-    except Exception as error:  # a damaged file raises whatever its bytes lead to
-        raise ConfigError(f"{path}: no array of numbers can be read from it ({error})") from error
     if mapped.dtype.kind not in "fiu" or mapped.ndim != 2 or 2 not in mapped.shape:
         raise ConfigError(
             f"{path}: is {mapped.shape} of {mapped.dtype}; must be real numbers (J, 2) or (2, J)"
