@@ -57,10 +57,8 @@ def classify_negative(
 ) -> Negative:
     """Return what the numbers below zero of ``sample (K, H, W)`` are, on the pixels ``good (H, W)``.
 
-    Args:
-        marks: different numbers that mark pixels, at most.
-        far: scatters below zero from which on a number is an error, not noise.
-        rule: ``auto``: see above; ``noise``: all of them are; ``bad``: pixels that have some are bad.
+    ``rule``: ``auto``, see above; ``noise``: all of them are; ``bad``: pixels that have some are bad. At most
+    ``marks`` different numbers mark pixels; a number ``far`` scatters below zero is an error, not noise.
     """
     lowest = sample.min(axis=0)
     below = good & (lowest < 0)

@@ -230,10 +230,10 @@ def pattern_side(
     near: NearField | None,
     findings: list[Finding],
 ) -> int:
-    """Return N: as specified, or that of the window which contains the whole of ``mean (H, W)``.
+    """Return N: as specified, or that of the window which contains the whole of ``mean (H, W)``, as stored.
 
-    It is determined on the frame as stored, so that N does not depend on the orientation: in a flipped frame
-    of even size the first row or column is one pixel too late, and the pattern's first one is bad.
+    N does not depend on the orientation: in a flipped frame of even size the first row or column is one pixel
+    too late, and the pattern's first one is bad.
     """
     if config.N is not None:
         doubt = None if near is None else aliasing(near, config.N)
