@@ -10,7 +10,7 @@ import numpy as np
 from ptycho.config import ConfigError
 from ptycho.config.waves import conjugate_pitch_m
 from ptycho.preparation.detector import window_of
-from ptycho.readers.raw_scan import UNITS
+from ptycho.readers.raw_scan import UNITS, listed
 from ptycho.scan.finding import Finding
 from ptycho.scan.positions import even_side, rotation, shift_to_margin
 from ptycho.scan.probe import far_field, interpolated, waves_of
@@ -96,8 +96,14 @@ def turned_positions(
     return (positions * pitch) @ matrix.T / pitch
 
 
-def check_scanned(positions: np.ndarray) -> None:
-    """Raise ConfigError if positions ``(J, 2)`` of any unit are all the same; no frame needs to be read."""
+def check_scanned(positions: np.ndarray, frames: np.ndarray) -> None:
+    """Raise ConfigError unless positions ``(J, 2)`` of ``frames (J,)`` in any unit are finite and differ."""
+    if lost := frames[~np.isfinite(positions).all(axis=1)].tolist():
+        some, more = listed(lost)
+        raise ConfigError(
+            f"positions: {len(lost)} of {len(frames)} frames have none (NaN), {some}{more}; leave them out: "
+            f"data.drop=[{some}]"
+        )
     if len(positions) < 2:
         raise ConfigError("positions: there is only one; a scan has several, which overlap")
     if not np.ptp(positions, axis=0).any():

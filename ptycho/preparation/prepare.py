@@ -39,7 +39,7 @@ from ptycho.preparation.near_field import (
 )
 from ptycho.preparation.numbers import SampleOptions, find_gain, find_numbers, repeated_frames
 from ptycho.preparation.window import finer_pixels, pattern_side, zero_frequency
-from ptycho.readers.raw_scan import RawScan, check_positioned, checked_frames, listed
+from ptycho.readers.raw_scan import RawScan, checked_frames, listed
 from ptycho.scan.finding import Finding, findings_of, warnings_of
 
 
@@ -152,8 +152,7 @@ def interpret(raw: RawScan, config: DataConfig, sampling: SampleOptions = Sample
     raw = _stated(raw, config)
     frames = checked_frames(config, raw.patterns.shape[0])
     frames, places = _placed(raw, frames, config.frame_offset or 0)
-    check_positioned(places, frames)
-    check_scanned(places)
+    check_scanned(places, frames)
     domain, inspected, sample = find_numbers(raw, config, frames, findings, sampling)
     findings += map(Finding.warning, repeated_frames(sample, inspected))
     pixels = find_good_pixels(raw, config, frames, sample)

@@ -202,14 +202,3 @@ def listed(indices: list[int], most: int = 100) -> tuple[str, str]:
     """Return ``most`` numbers of frames as ``data.drop`` takes them, and in words how many more there are."""
     more = f" and {len(indices) - most} more" if len(indices) > most else ""
     return ",".join(map(str, indices[:most])), more
-
-
-def check_positioned(positions: np.ndarray, frames: np.ndarray) -> None:
-    """Raise ConfigError for ``positions (J, 2)`` of the used ``frames (J,)`` that are not finite."""
-    wrong = frames[~np.isfinite(positions).all(axis=1)].tolist()
-    if wrong:
-        some, more = listed(wrong)
-        raise ConfigError(
-            f"positions: {len(wrong)} of {len(frames)} frames have none (NaN), {some}{more}; leave them out: "
-            f"data.drop=[{some}]"
-        )
