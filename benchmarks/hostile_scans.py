@@ -602,7 +602,7 @@ SHAPES = [
         bad("ptyd", {"meta/psize": [PITCH] * 3}),
         r"meta/psize has 3 values; must be one length, or \(row, col\)",
     ),
-    ScanCase("ptylab: no pattern at all", bad("ptylab", {"ptychogram": first(0)}), r"holds no patterns"),
+    ScanCase("ptylab: no pattern at all", bad("ptylab", {"ptychogram": first(0)}), r"must be \(patterns"),
     ScanCase(
         "nexus: a single image",
         bad("nexus", {f"{DET}/data": COUNTS[0]}),

@@ -76,8 +76,8 @@ def load(path: Path) -> dict[str, Any]:
     with open_archive(path, ReadOptions()) as file:
         folder = "" if file.kind == "NPZ" else f"{product.RESULT}/"
         scores, about = (_read_json(file, f"{folder}{key}") for key in ("scores", "about"))
-        arrays = {key: file.load(f"{folder}{key}", kinds) for key, kinds in KINDS.items()}
-        assessment = {key: file.load(f"{folder}assessment/{key}", "fiu") for key in about["assessment"]}
+        arrays = {key: file.read(f"{folder}{key}", kinds) for key, kinds in KINDS.items()}
+        assessment = {key: file.read(f"{folder}assessment/{key}", "fiu") for key in about["assessment"]}
         needed = {key: arrays[key] for key in NEEDED} | assessment
         if lacking := [key for key, array in needed.items() if array is None]:
             raise ValueError(f"lacks {', '.join(lacking)}")
@@ -88,7 +88,7 @@ def _read_json(file: Archive, key: str) -> dict[str, Any]:
     """A section of JSON; an NPZ holds texts as arrays, HDF5 as texts."""
     if not file.holds(key):
         raise ConfigError(f"{file.path}: {OTHER_FILE}")
-    text = str(file.load(key, "U")) if file.kind == "NPZ" else file.text(key)
+    text = str(file.read(key, "U")) if file.kind == "NPZ" else file.text(key)
     values = parse_json(text or "null")
     if not isinstance(values, dict):
         raise ValueError(f"{key} is no section of JSON")

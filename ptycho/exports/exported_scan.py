@@ -155,9 +155,10 @@ def intensities(amplitudes: Patterns, counts: bool) -> Intensities:
     """Return photons as the smallest unsigned integers that hold them, where they are whole; else float32."""
     brightest = 0.0
     for block in amplitudes.blocks():
-        if not (counts and _whole(block)):
+        squares = np.square(block, dtype=np.float64)
+        if not (counts and np.allclose(np.rint(squares), squares, rtol=1e-6, atol=1e-3)):
             return Intensities(amplitudes, np.dtype(np.float32))
-        brightest = max(brightest, float(block.max(initial=0)) ** 2)
+        brightest = max(brightest, float(squares.max(initial=0)))
     return Intensities(amplitudes, np.dtype(np.uint16 if brightest < 2**16 - 1 else np.uint32))
 
 
@@ -251,9 +252,3 @@ def product_of(
         name=name,
         comments=exported.comments + (f" The measured frames are reoriented as by {keys}." if keys else ""),
     )
-
-
-def _whole(amplitudes: np.ndarray, rounding: float = 1e-3) -> bool:
-    """Return whether squares of ``amplitudes`` are counts, to ``rounding`` and single precision."""
-    squares = np.square(amplitudes, dtype=np.float64)
-    return bool(np.all(np.abs(squares - np.rint(squares)) <= rounding + 1e-6 * squares))

@@ -7,7 +7,6 @@ allocated for it; every read verifies ZIP's checksums.
 
 from __future__ import annotations
 
-import contextlib
 import math
 import zipfile
 from collections import Counter
@@ -19,14 +18,10 @@ from typing import IO, NamedTuple
 import numpy as np
 from numpy.lib import format as npy
 
-from ptycho.files.opening import FileError, open_file
+from ptycho.files.opening import FileError, damage_named, open_file
 from ptycho.files.text import shown
 
 HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
-
-
-class NpzError(ValueError):
-    """Fault of an NPZ file or one of its arrays, in one line that does not name the file."""
 
 
 def name_kinds(kinds: str) -> str:
@@ -46,11 +41,6 @@ class Header:
     start: int
     info: zipfile.ZipInfo
 
-    @property
-    def stored(self) -> bool:
-        """Whether the array's bytes are in the file as they are, not compressed."""
-        return self.info.compress_type == zipfile.ZIP_STORED
-
 
 def expands_too_much(packed: int, size: int, small: int = 2**26, fold: int = 200) -> str:
     """Return why bytes are refused that expand more than ``fold``, beyond ``small`` bytes; or nothing."""
@@ -59,19 +49,16 @@ def expands_too_much(packed: int, size: int, small: int = 2**26, fold: int = 200
 
 
 class NpzFile:
-    """An open NPZ file, or NpzError: it is missing, not a file, or not an NPZ archive; a context manager."""
+    """An open NPZ file, or FileError: it is missing, not a file, or not an NPZ archive; a context manager."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        try:
-            self._file = open_file(self.path)
-        except FileError as error:
-            raise NpzError(str(error)) from error
+        self._file = open_file(self.path)
         try:
             self._zip = zipfile.ZipFile(self._file)
         except Exception as error:  # a damaged archive raises whatever its bytes lead to
             self._file.close()
-            raise NpzError("not a readable .npz (it is cut short or damaged, or no ZIP archive)") from error
+            raise FileError("not a readable .npz (it is cut short or damaged, or no ZIP archive)") from error
         names = [info.filename for info in self._zip.infolist()]
         self.keys = [name.removesuffix(".npy") for name in names if name.endswith(".npy")]
         self.repeated = [key for key, count in Counter(self.keys).items() if count > 1]
@@ -90,32 +77,32 @@ class NpzFile:
     def header(self, key: str, kinds: str) -> Header:
         """Return what the member ``key`` declares; its dtype must be one of ``kinds`` (NumPy's letters).
 
-        NpzError: it is not an array of such numbers, or declares another size than the archive holds.
+        FileError: it is not an array of such numbers, or declares another size than the archive holds.
         """
         info = self._zip.getinfo(f"{key}.npy")
-        with _problem(key), self._zip.open(info) as member:
+        with damage_named(f"{key} is damaged"), self._zip.open(info) as member:
             version = npy.read_magic(member)
             if version not in HEADERS:
-                raise NpzError(f"{key} has the unknown format {version}")
+                raise FileError(f"{key} has the unknown format {version}")
             shape, fortran, dtype = HEADERS[version](member)
             start = member.tell()
         if dtype.hasobject:
-            raise NpzError(f"{key} {shape} holds Python objects; only numbers are read")
+            raise FileError(f"{key} {shape} holds Python objects; only numbers are read")
         if dtype.kind not in kinds:
-            raise NpzError(f"{key} {shape} has dtype {shown(str(dtype))}; must be {name_kinds(kinds)}")
+            raise FileError(f"{key} {shape} has dtype {shown(str(dtype))}; must be {name_kinds(kinds)}")
         size, held = math.prod(shape) * dtype.itemsize, info.file_size - start
         if min(shape, default=0) < 0 or size != held:
-            raise NpzError(f"{key} declares {shape} of {dtype}, {size} bytes, but holds {held} bytes")
+            raise FileError(f"{key} declares {shape} of {dtype}, {size} bytes, but holds {held} bytes")
         if bomb := expands_too_much(info.compress_size, info.file_size):
-            raise NpzError(f"{key} {shape}: {bomb}")
+            raise FileError(f"{key} {shape}: {bomb}")
         return Header(key, tuple(shape), dtype, fortran, start, info)
 
     def read(self, header: Header, most: int = 2**32) -> np.ndarray:
-        """Read the whole array ``(…)`` in native byte order and C order; NpzError: too large, or damaged."""
+        """Read the whole array ``(…)`` in native byte order and C order; FileError: too large, or damaged."""
         size = header.info.file_size
         if size > most:
-            raise NpzError(f"{header.key} {header.shape} takes {size} bytes; at most {most} are read")
-        with _problem(header.key), self._zip.open(header.info) as member:
+            raise FileError(f"{header.key} {header.shape} takes {size} bytes; at most {most} are read")
+        with damage_named(f"{header.key} is damaged"), self._zip.open(header.info) as member:
             array = npy.read_array(member, allow_pickle=False)
             member.read()  # to the end, where the checksum is
         return array.astype(header.dtype.newbyteorder("="), order="C", copy=False)
@@ -123,13 +110,13 @@ class NpzFile:
     def rows(self, header: Header, block_bytes: int = 2**24) -> Iterator[np.ndarray]:
         """Yield blocks ``(j, …)`` of whole rows (first axis), in native byte order, one in memory."""
         if header.fortran and len(header.shape) > 1:
-            raise NpzError(
+            raise FileError(
                 f"{header.key} {header.shape} is in Fortran order, which cannot be read by rows; "
                 "save np.ascontiguousarray of it"
             )
         row = math.prod(header.shape[1:]) * header.dtype.itemsize
         step = max(1, block_bytes // max(1, row))
-        with _problem(header.key), self._zip.open(header.info) as member:
+        with damage_named(f"{header.key} is damaged"), self._zip.open(header.info) as member:
             member.read(header.start)
             for first in range(0, header.shape[0], step):
                 count = min(step, header.shape[0] - first)
@@ -138,8 +125,8 @@ class NpzFile:
                 yield block.astype(header.dtype.newbyteorder("="), copy=False)
 
     def position(self, header: Header) -> int:
-        """Return where the array's first byte lies in the file, for a member that is ``stored``."""
-        with _problem(header.key):
+        """Return where the array's first byte lies in the file, for a member that is not compressed."""
+        with damage_named(f"{header.key} is damaged"):
             self._file.seek(header.info.header_offset)
             local = self._file.read(30)  # of a local file header; name and extra field follow
             lengths = int.from_bytes(local[26:28], "little") + int.from_bytes(local[28:30], "little")
@@ -151,7 +138,7 @@ def read_all(
 ) -> dict[str, np.ndarray]:
     """Read the arrays ``(…)`` of an NPZ by key: those that ``kinds`` lists, or all if it is the kind of all.
 
-    ``optional``: kinds of further ones that may be missing. NpzError: one line with every problem.
+    ``optional``: kinds of further ones that may be missing. FileError: one line with every problem.
     """
     with NpzFile(path) as archive:
         wanted = dict.fromkeys(archive.keys, kinds) if isinstance(kinds, str) else dict(kinds)
@@ -162,22 +149,11 @@ def read_all(
         for key in wanted if not problems else ():
             try:
                 arrays[key] = archive.read(archive.header(key, wanted[key]))
-            except NpzError as error:
+            except FileError as error:
                 problems.append(str(error))
     if problems:
-        raise NpzError("; ".join(problems))
+        raise FileError("; ".join(problems))
     return arrays
-
-
-@contextlib.contextmanager
-def _problem(key: str) -> Iterator[None]:
-    """Whatever damaged bytes lead to, as a problem of ``key``."""
-    try:
-        yield
-    except (NpzError, GeneratorExit):
-        raise
-    except Exception as error:
-        raise NpzError(f"{key} is damaged ({shown(str(error)) or type(error).__name__})") from error
 
 
 class Blocks(NamedTuple):

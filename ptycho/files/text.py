@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import stat
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import yaml
+
+DEEPEST = 60  # levels of values in values
 
 
 def shown(text: str, longest: int = 200) -> str:
@@ -76,35 +78,16 @@ def read_yaml(path: Path, largest: int = 2**20) -> Any:
     text = _content(path, largest).decode("utf-8")
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        _check_aliases(yaml.parse(text, Loader=loader))
+        depth = 0
+        for event in yaml.parse(text, Loader=loader):  # the loader in C would end the process
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > DEEPEST:
+                raise ValueError("it is nested too deep")
         values = yaml.load(text, Loader=loader)
     except (yaml.YAMLError, RecursionError, OverflowError) as error:
         raise ValueError(str(error)) from error
-    _check(values)
+    _check(values, most=2**20)
     return values
-
-
-def _check_aliases(events: Iterable[yaml.Event], deepest: int = 60, most: int = 2**20) -> None:
-    """Raise ValueError for aliases that stand for too much, or for a part that they are in, and for depth."""
-    sizes, open_parts = dict[str, int](), [(0, "")]  # what anchors stand for, and the parts that are open
-    for event in events:
-        size, anchor = 0, getattr(event, "anchor", None) or ""
-        if isinstance(event, yaml.AliasEvent):
-            if anchor not in sizes:
-                raise ValueError(f"a part of it is in itself, by the alias *{anchor[:40]}")
-            size = sizes[anchor]
-        elif isinstance(event, yaml.CollectionStartEvent):
-            open_parts.append((1, anchor))
-        elif isinstance(event, yaml.CollectionEndEvent):
-            size, anchor = open_parts.pop()
-            sizes[anchor] = size
-        elif isinstance(event, yaml.ScalarEvent):
-            size = sizes[anchor] = 1
-        open_parts[-1] = open_parts[-1][0] + size, open_parts[-1][1]
-        if len(open_parts) > deepest:
-            raise ValueError("it is nested too deep")
-        if open_parts[-1][0] > most:
-            raise ValueError(f"it stands for more than {most} values, by aliases of aliases")
 
 
 def _content(path: Path, largest: int) -> bytes:
@@ -118,12 +101,14 @@ def _content(path: Path, largest: int) -> bytes:
     return content
 
 
-def _check(values: Any, deepest: int = 60, largest: int = 10**300) -> None:
-    """Raise ValueError for nesting, or integers beyond what a float holds."""
+def _check(values: Any, most: float = math.inf, largest: int = 10**300) -> None:
+    """Raise ValueError for deep nesting, too many values, or integers beyond what a float holds."""
     level, depth = [values], 0
     while level:
-        if depth > deepest:
-            raise ValueError("it is nested too deep")
+        if depth > DEEPEST:
+            raise ValueError("it is nested too deep, or a part of it is in itself")
+        if len(level) > most:
+            raise ValueError(f"it stands for more than {most} values, by aliases of aliases")
         below: list[Any] = []
         for value in level:
             if isinstance(value, dict):

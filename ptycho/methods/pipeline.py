@@ -26,7 +26,6 @@ from ptycho.methods.prepared import Prepared
 from ptycho.methods.solver import half_object, with_errors
 from ptycho.methods.table import NETWORK, SOLVER, MethodInputs
 from ptycho.methods.table import infer as infer_by
-from ptycho.preparation.geometry import drop_words
 from ptycho.readers.raw_scan import listed
 from ptycho.reconstruction.causes import MOTION, PATTERN_SHIFT, POSITION_MAP
 from ptycho.reconstruction.misfit import find_outliers
@@ -168,7 +167,7 @@ def with_outliers(prepared: Prepared, reconstruction: Reconstruction, fit: Fit) 
     some, more = listed(frames.tolist())
     warning = Finding.warning(
         f"explained far worse than the others: frame{'s'[: len(patterns) > 1]} {some}{more}; a wrong "
-        f"position, or something else in the beam? {drop_words(frames)} leaves out what is wrong"
+        f"position, or something else in the beam? data.drop=[{some}] leaves out what is wrong"
     )
     return _warned(reconstruction, warning)
 

@@ -13,12 +13,14 @@ from ptycho.config import AberratedProbe, ConfigError, OwnProbe, ProbeConfig, Ru
 from ptycho.config.data import DataConfig
 from ptycho.config.solver_config import SolverConfig
 from ptycho.config.waves import FreeSpace, wavelength_m
-from ptycho.files.npz import NpzError, read_all
+from ptycho.files.npz import read_all
+from ptycho.files.opening import faults_of
 from ptycho.files.run_product import find_product
 from ptycho.preparation.geometry import isolated
 from ptycho.preparation.numbers import SampleOptions
 from ptycho.preparation.prepare import ScanGeometry
 from ptycho.progress import Advance, silent
+from ptycho.readers.raw_scan import listed
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import MARGIN, Dataset
 from ptycho.scan.finding import Finding
@@ -50,8 +52,8 @@ def make_dataset(
     patterns, good = Patterns(copy), scan.detector.good_pixels
     kept = _usable(scan, patterns, config.data, findings)
     modes, why = choose_probe(scan, config.probe, config.run)
-    some = patterns if len(kept) == len(patterns) else patterns.some(kept)
     findings.append(Finding("probe used", f"{scan.N} × {scan.N}", why))
+    some = patterns if len(kept) == len(patterns) else patterns.some(kept)
     scale = np.sqrt(some.statistics.mean_energy / measured_power(modes, scan.fresnel, good))
     beam = Beam((scale * modes).astype(np.complex64), _on_the_object(scan.positions[kept]))
     data = Dataset(
@@ -144,17 +146,16 @@ def _usable(
     dark = dark_frames(patterns, scan.detector.good_pixels, config.dark_frames)
     if dark.any():
         energies = patterns.statistics.energies
-        first = ", ".join(map(str, scan.frames[dark][:5])) + (", …" if dark.sum() > 5 else "")
+        first, more = listed(scan.frames[dark].tolist(), 5)
         share = float(energies[dark].sum() / max(energies.sum(), np.finfo(float).tiny))
-        why = f"no beam in {first}, {100 * share:.2g} % of the intensity; data.dark_frames=0 keeps them"
+        why = f"no beam in {first}{more}, {100 * share:.2g} % of the intensity; data.dark_frames=0 keeps them"
         findings.append(Finding("frames dropped", f"{dark.sum()} of {len(dark)}", why))
         if dark.mean() > 0.01:
             log.warning("%s", findings[-1])
-    alone = np.zeros(len(dark), bool)
-    alone[isolated(scan.positions)] = True
-    if alone.any():
-        findings.append(Finding("isolated positions excluded", str(int(alone.sum())), "far from all others"))
-    kept = np.flatnonzero(~dark & ~alone)
+    alone = isolated(scan.positions)
+    if len(alone):
+        findings.append(Finding("isolated positions excluded", str(len(alone)), "far from all others"))
+    kept = np.setdiff1d(np.flatnonzero(~dark), alone)
     check_enough(len(kept), config.paths)
     return kept
 
@@ -229,9 +230,7 @@ def space_between_slices(scan: ScanGeometry, solver: SolverConfig) -> FreeSpace 
     """Return the free space between slices of a thick sample; None: it is thin, or that is not known.
 
     Where their number is not specified, nor their distance, it is half a depth of field ``5 dx²/λ``.
-
-    Raises:
-        ConfigError: slices are specified of a near field, or where lengths are not known.
+    ConfigError: slices are specified of a near field, or where lengths are not known.
     """
     pixel, energy, thickness = scan.pixel.metres, scan.raw.energy_eV, solver.slice_thickness_m
     known = scan.fresnel is None and pixel is not None and energy is not None
@@ -239,8 +238,7 @@ def space_between_slices(scan: ScanGeometry, solver: SolverConfig) -> FreeSpace 
         return None
     setting = f"solver.slices={'null' if solver.slices is None else solver.slices}"
     if scan.fresnel is not None:
-        thin = "the patterns are a near field, whose object is thin"
-        raise ConfigError(f"{setting}: {thin}; set solver.slices=1")
+        raise ConfigError(f"{setting}: a near field is that of a thin object; set solver.slices=1")
     pixel, wavelength = _lengths(scan, setting)
     if thickness is None:
         thickness = 2.5 * pixel[0] * pixel[1] / wavelength
@@ -256,18 +254,12 @@ def _lengths(scan: ScanGeometry, setting: str) -> tuple[tuple[float, float], flo
 
 
 def probe_of_run(run: Path, N: int) -> np.ndarray:
-    """Return the modes ``(K, N, N)`` that the product of a run on a measured scan goes with.
-
-    Raises:
-        ConfigError: there is none, or not of this size.
-    """
+    """Return the modes ``(K, N, N)`` of a run's product; ConfigError: there is none, or not of this size."""
     _, path = find_product(run) or ("", None)
     if path is None:
         raise ConfigError(f"probe=run: {run} holds no reconstruction of a measured scan")
-    try:
+    with faults_of(f"probe=run: {path}"):
         modes = read_all(path, {"probe": "c"})["probe"]
-    except NpzError as error:
-        raise ConfigError(f"probe=run: {path}: {error}") from error
     wrong = modes.ndim != 3 or modes.shape[1:] != (N, N) or not np.isfinite(modes).all() or not modes[0].any()
     check(not wrong, "probe=run", f"a probe of shape {modes.shape} in {path}", f"modes (K, {N}, {N})")
     return modes

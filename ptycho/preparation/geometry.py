@@ -10,7 +10,7 @@ import numpy as np
 from ptycho.config import ConfigError
 from ptycho.config.waves import conjugate_pitch_m
 from ptycho.preparation.detector import window_of
-from ptycho.readers.raw_scan import UNITS
+from ptycho.readers.raw_scan import UNITS, listed
 from ptycho.scan.finding import Finding
 from ptycho.scan.positions import even_side, rotation, shift_to_margin
 from ptycho.scan.probe import far_field, interpolated, waves_of
@@ -57,13 +57,9 @@ def positions_in_pixels(
 ) -> np.ndarray:
     """Return positions ``(J, 2)`` of any unit in object pixels, float64, of any origin.
 
-    Args:
-        ratio: object pixels in a pixel of positions that are in pixels, of both axes or (row, col).
-        side: of the window, in detector pixels.
-        remarks: on the file, that are added to an error if a length is missing.
-
-    Raises:
-        ConfigError: metres cannot become pixels, or the scan is absurdly large.
+    ``ratio``: object pixels in a pixel of positions that are in pixels, of both axes or (row, col). ``side``:
+    of the window, in detector pixels. ConfigError: metres cannot become pixels, or the scan is absurdly
+    large; ``remarks`` on the file are added if a length is missing.
     """
     factor = UNITS[unit]
     if factor is None:
@@ -100,12 +96,14 @@ def turned_positions(
     return (positions * pitch) @ matrix.T / pitch
 
 
-def check_scanned(positions: np.ndarray) -> None:
-    """Refuse positions ``(J, 2)`` of any unit that are all the same: that can be said before a frame is read.
-
-    Raises:
-        ConfigError: nothing was scanned.
-    """
+def check_scanned(positions: np.ndarray, frames: np.ndarray) -> None:
+    """Raise ConfigError unless positions ``(J, 2)`` of ``frames (J,)`` in any unit are finite and differ."""
+    if lost := frames[~np.isfinite(positions).all(axis=1)].tolist():
+        some, more = listed(lost)
+        raise ConfigError(
+            f"positions: {len(lost)} of {len(frames)} frames have none (NaN), {some}{more}; leave them out: "
+            f"data.drop=[{some}]"
+        )
     if len(positions) < 2:
         raise ConfigError("positions: there is only one; a scan has several, which overlap")
     if not np.ptp(positions, axis=0).any():
@@ -121,15 +119,12 @@ def check_steps(
     N: int,
     magnified: str = "",
 ) -> None:
-    """Refuse positions between which hardly anything was scanned, or nothing overlaps.
+    """Raise ConfigError, with a more likely unit, if hardly anything was scanned, or nothing overlaps.
 
     Args:
         positions: ``(J, 2)`` in object pixels; ``stated``: as the file has them, in ``unit``.
         side: detector pixels that a pattern spans; ``N``: its width in object pixels.
         magnified: what to do if a beam that diverges makes the object's pixels smaller; empty: none does.
-
-    Raises:
-        ConfigError: naming the unit that is more likely.
     """
     span, step = np.ptp(positions, axis=0), _step(positions)
     if span.max() < 1:
@@ -158,10 +153,14 @@ def other_unit(stated: np.ndarray, pixel: PixelSize, side: int) -> str:
 
 def _step(positions: np.ndarray) -> float:
     """The median distance from a position to the nearest other one, of those ``(J, 2)`` that are apart."""
+    apart = np.unique(positions, axis=0)
+    return float(np.median(_nearest(apart))) if len(apart) > 1 else 0.0
+
+
+def _nearest(positions: np.ndarray) -> np.ndarray:
     from scipy.spatial import cKDTree
 
-    apart = np.unique(positions, axis=0)
-    return float(np.median(cKDTree(apart).query(apart, k=2)[0][:, 1])) if len(apart) > 1 else 0.0
+    return cKDTree(positions).query(positions, k=2)[0][:, 1]
 
 
 def place_on_object(positions: np.ndarray, N: int) -> tuple[np.ndarray, int]:
@@ -191,12 +190,8 @@ def place_scans(
     Args:
         index: ``(J,)``, which scan a pattern belongs to.
         shared: ``object``, ``probe`` or ``both``.
-        findings: decisions, to which that about the places is added.
-        fewest: patterns of each scan, at least.
+        fewest: patterns of each scan; ConfigError: one has less.
         between: pixels between scans of different objects.
-
-    Raises:
-        ConfigError: a scan has too few patterns.
     """
     scans, counts = np.unique(index, return_counts=True)
     if len(scans) < 2 or counts.min() < fewest:
@@ -224,13 +219,9 @@ def place_scans(
 def remove_common_fraction(positions: np.ndarray, unit: str, tolerance: float = 1e-3) -> np.ndarray:
     """Return positions ``(J, 2)`` in object pixels without the fraction of a pixel that all of them share.
 
-    Where all steps are whole pixels, and the origin is not that of the object's pixels, the samples of the
-    object are taken to lie at the positions. The origin is the file's own in ``unit`` ``px``, unless the
-    positions are stated from their mean or their middle.
-
-    Args:
-        unit: of the file.
-        tolerance: in pixels, within which fractions are equal.
+    Where all steps are whole pixels, to a ``tolerance``, and the origin is not that of the object's pixels,
+    the samples of the object are taken to lie at the positions. The origin is the file's own in ``unit``
+    ``px``, unless the positions are stated from their mean or their middle.
     """
     steps = positions - positions[0]
     if np.abs(steps - np.round(steps)).max() > tolerance:
@@ -275,14 +266,6 @@ def resampled_probe(
 
 def isolated(positions: np.ndarray, far: float = 5.0) -> np.ndarray:
     """Return indices ``(n,)`` of positions ``far`` times the median nearest distance from all others."""
-    from scipy.spatial import cKDTree
-
     if len(positions) < 3:
         return np.zeros(0, int)
-    nearest = cKDTree(positions).query(positions, k=2)[0][:, 1]
-    return np.flatnonzero(nearest > far * max(_step(positions), 1e-9))
-
-
-def drop_words(frames: Sequence[int] | np.ndarray) -> str:
-    """Return the key that leaves some ``frames (n,)`` out."""
-    return f"data.drop=[{','.join(str(int(frame)) for frame in frames)}]"
+    return np.flatnonzero(_nearest(positions) > far * max(_step(positions), 1e-9))

@@ -13,7 +13,8 @@ import numpy as np
 
 from ptycho.config import ConfigError
 from ptycho.config.data import DataConfig
-from ptycho.files.text import shown
+from ptycho.files.opening import FileError, damage_named
+from ptycho.preparation.detector import oriented
 from ptycho.preparation.marks import clipped, find_marks, lost_frames, refuse_unusable
 from ptycho.preparation.pixels import classify_negative, dark_gaps, hot_pixels, outlying_pixels, saturates
 from ptycho.preparation.window import find_centre
@@ -84,10 +85,7 @@ def find_good_pixels(raw: RawScan, config: DataConfig, frames: np.ndarray, sampl
 
 
 def _known_pixels(raw: RawScan, config: DataConfig, sample: np.ndarray) -> tuple[np.ndarray, list[str]]:
-    """Return pixels ``(H, W)`` that neither file nor user call bad and that hold no marks; why others are.
-
-    Marks count in frames that are not lost as a whole, as do numbers that are never finite.
-    """
+    """Return pixels ``(H, W)`` that neither file nor user call bad and that hold no marks; why others are."""
     height, width = raw.patterns.shape[1:]
     good = np.ones((height, width), bool) if raw.good is None else raw.good.copy()
     why = ["the file's mask"] if raw.good is not None else []
@@ -100,6 +98,7 @@ def _known_pixels(raw: RawScan, config: DataConfig, sample: np.ndarray) -> tuple
         wrong["where the flat field is not above 0"] = blind = ~(np.isfinite(raw.flat) & (raw.flat > 0))
         good &= ~blind
     missing, finite = find_marks(sample, raw.patterns.dtype), np.isfinite(sample)
+    # marks, and numbers that are never finite, count in frames that are not lost as a whole
     whole = ~lost_frames(missing, good & (missing.mean(axis=0) < 0.5))
     if whole.any():
         marked = (missing & finite)[whole].any(axis=0) | clipped(np.where(finite, sample, 0)[whole])
@@ -131,27 +130,26 @@ def _drop_negative(pixels: Pixels, numbers: np.ndarray, config: DataConfig) -> N
 
 def _drop_defects(pixels: Pixels, raw: RawScan, intensity: np.ndarray) -> None:
     """Leave out hot and dead pixels, of frames ``(K, H, W)``."""
-    wrap, key = raw.zero_frequency == "corner", "data.hot_pixels=false keeps them"
-    pixels.drop(dark_gaps(intensity, pixels.good, wrap), "in gaps of zeros", key)
-    bright, dead = outlying_pixels(pixels.mean, pixels.good, wrap)
-    hot = np.zeros_like(bright)
-    if bright.any():
-        usual = pixels.good & ~bright
-        centre = raw.stated_centre()
-        if centre is None and pixels.mean[usual].any():
-            centre = find_centre(pixels.mean, usual)[:2]
-        if centre is not None:
-            hot = hot_pixels(intensity, pixels.good, bright, (0, 0) if wrap else centre, wrap)
-    pixels.drop(hot, "hot in the data", key)
-    pixels.drop(dead, "dead in the data", key)
+    corner, centre = raw.zero_frequency == "corner", raw.stated_centre()
+    frames, good, mean = (
+        oriented(images, corner, False, False, False) for images in (intensity, pixels.good, pixels.mean)
+    )
+    gaps = dark_gaps(frames, good)
+    good = good & ~gaps
+    bright, dead = outlying_pixels(mean, good)
+    usual, hot = good & ~bright, np.zeros_like(good)
+    if centre is None and bright.any() and mean[usual].any():
+        centre = find_centre(mean, usual)[:2]
+    if centre is not None:
+        hot = hot_pixels(frames, good, bright, centre)
+    for bad, what in ((gaps, "in gaps of zeros"), (hot, "hot in the data"), (dead, "dead in the data")):
+        pixels.drop(np.fft.ifftshift(bad) if corner else bad, what, "data.hot_pixels=false keeps them")
 
 
 def _doubt_saturated(pixels: Pixels, numbers: np.ndarray) -> Finding:
-    """Return a warning of pixels that reach the largest of ``numbers (K, H, W)``.
-
-    They are not masked: in a speckled far field, other pixels saturate in every frame, and together they may
-    hold most of the intensity.
-    """
+    """Return a warning of pixels that reach the largest of ``numbers (K, H, W)``."""
+    # They are not masked: in a speckled far field, other pixels saturate in every frame, and together they
+    # may hold most of the intensity.
     top = numbers.max(where=pixels.good, initial=0)
     at_top = (numbers == top) & pixels.good
     reached = at_top.any(axis=0)
@@ -175,22 +173,21 @@ def _refuse_nothing(pixels: Pixels, count: int) -> None:
 def read_mask(path: str | Path, shape: tuple[int, int]) -> np.ndarray:
     """Read bad pixels, ``shape`` ``(H, W)`` bool: where the file's only image is true or not zero.
 
-    The file is NPY, NPZ, TIFF, or HDF5 with one image in it.
-
-    ConfigError: it cannot be read, holds no single image, or one of another shape.
+    The file is NPY, NPZ, TIFF, or HDF5 with one image in it. ConfigError: it cannot be read, holds no single
+    image, or one of another shape.
     """
     try:
-        image = _image(Path(path), shape)
-    except Exception as error:  # whatever a damaged file leads to
-        reason = str(error) if isinstance(error, ConfigError) else f"cannot be read ({shown(str(error))})"
-        raise ConfigError(f"data.mask_file={path}: {reason.removeprefix(f'{path}: ')}") from error
-    if image.shape != shape or image.dtype.kind not in "biuf":
+        with damage_named("cannot be read"):
+            image = _image(Path(path), shape)
+    except ValueError as error:  # of the file, or of the archive that it is
+        raise ConfigError(f"data.mask_file={path}: {str(error).removeprefix(f'{path}: ')}") from error
+    finite = image.dtype.kind in "biuf" and bool(np.isfinite(image).all())
+    if image.shape != shape or not finite:
+        holds = f"{image.shape} of {image.dtype}" + ("" if finite else ", NaN or what is no number")
         raise ConfigError(
-            f"data.mask_file={path}: holds {image.shape} of {image.dtype}; must be an image of {shape}, "
-            "true or not zero where a pixel is bad"
+            f"data.mask_file={path}: holds {holds}; must be an image of {shape}, true or not zero where a "
+            "pixel is bad"
         )
-    if image.dtype.kind == "f" and not np.isfinite(image).all():
-        raise ConfigError(f"data.mask_file={path}: holds NaN; must be true or not zero where a pixel is bad")
     return image != 0
 
 
@@ -201,7 +198,7 @@ def _image(path: Path, shape: tuple[int, int]) -> np.ndarray:
     if kind == "TIFF":
         return read_image(path)
     if kind not in ("HDF5", "NPZ"):
-        raise ConfigError("is no NPY, NPZ, TIFF or HDF5 file")
+        raise FileError("is no NPY, NPZ, TIFF or HDF5 file")
     with open_archive(path, ReadOptions()) as file:
         return _only(file, shape)
 
@@ -216,7 +213,7 @@ def _only(
     ]
     fitting = [key for key in images if shapes[key] == shape] or images
     if len(fitting) != 1:
-        raise ConfigError(f"holds {len(fitting)} images ({', '.join(fitting) or 'none'}); must hold one")
-    image = file.read(fitting[0], "biuf", needed=True)
+        raise FileError(f"holds {len(fitting)} images ({', '.join(fitting) or 'none'}); must hold one")
+    image = file.read(fitting[0], "biuf")
     file.refuse()
     return np.asarray(image)

@@ -181,14 +181,12 @@ class Zingers:
     def add(self, block: np.ndarray) -> None:
         """Add the next amplitudes ``(K, N, N)``; values that are not finite are ignored."""
         block = np.nan_to_num(block, nan=0.0, posinf=0.0, neginf=0.0)
-        place = block.argmax(axis=0)
-        largest = np.take_along_axis(block, place[None], 0)[0]
-        np.put_along_axis(block, place[None], 0, 0)
-        rest = block.max(axis=0, initial=0)
-        higher = largest > self.first
-        self.second = np.maximum(np.where(higher, self.first, largest), np.maximum(self.second, rest))
-        self.first = np.where(higher, largest, self.first)
-        self.where = np.where(higher, self.count + place, self.where)
+        known = np.concatenate([self.first[None], self.second[None], block])
+        place = known.argmax(axis=0)[None]
+        self.first = np.take_along_axis(known, place, 0)[0]
+        np.put_along_axis(known, place, 0, 0)
+        self.second = known.max(axis=0)
+        self.where = np.where(place[0] > 1, self.count + place[0] - 2, self.where)
         self.count += len(block)
 
     def replace_in(self, copy: FileArray, good: np.ndarray) -> Finding | None:

@@ -55,17 +55,15 @@ class NearField:
         return self.distance_m / self.magnification
 
     @property
-    def pixel(self) -> PixelSize:
-        """The object's pixel: that of the detector over the magnification."""
-        row, col = self.pitch_m
-        return PixelSize((row / self.magnification, col / self.magnification))
+    def pixel_m(self) -> tuple[float, float]:
+        """Pitch (row, col) of the object's pixels: that of the detector over the magnification."""
+        return self.pitch_m[0] / self.magnification, self.pitch_m[1] / self.magnification
 
     @property
     def fresnel(self) -> Fresnel:
         """``λz/dx²`` along rows and columns, at the effective distance."""
         length = wavelength_m(self.energy_eV) * self.effective_distance_m
-        row, col = (pitch / self.magnification for pitch in self.pitch_m)
-        return Fresnel(length / row**2, length / col**2)
+        return Fresnel(length / self.pixel_m[0] ** 2, length / self.pixel_m[1] ** 2)
 
     @property
     def margin(self) -> int:
@@ -88,20 +86,15 @@ class NearField:
 def near_field_of(raw: RawScan, pitch: tuple[float, float] | None, config: DataConfig) -> NearField | None:
     """Return the lengths of a near field; None: the scan is one of a far field.
 
-    Args:
-        raw: the scan with the values of file and user.
-        pitch: of the detector's pixels as the frames are turned, (row, col).
-        config: how the scan is read.
-
-    Raises:
-        ConfigError: a length is not known.
+    ``pitch``: of the detector's pixels as the frames are turned, (row, col). ConfigError: one is unknown.
     """
     if not config.near_field:
         return None
     known = {"energy_eV": raw.energy_eV, "distance_m": raw.distance_m, "detector_pixel_m": pitch}
     if missing := [f"data.{key}=" for key, value in known.items() if value is None]:
-        keys = ", ".join(missing)
-        raise ConfigError(f"data.physics=near_field: needs what the file does not say: set {keys}")
+        raise ConfigError(
+            f"data.physics=near_field: needs what the file does not say: set {', '.join(missing)}"
+        )
     assert raw.energy_eV is not None and raw.distance_m is not None and pitch is not None
     binned = config.bin * pitch[0], config.bin * pitch[1]
     return NearField(raw.energy_eV, raw.distance_m, binned, config.source_distance_m)
@@ -147,8 +140,8 @@ def looks_like_near_field(
         part: of the detector's side: the width of the outer frame, and of the smoothing.
     """
     frame, middle = np.ones(mean.shape, bool), np.zeros(mean.shape, bool)
-    frame[_part(mean.shape, 1 - 2 * part)] = False
-    middle[_part(mean.shape, 1 / 2)] = True
+    frame[_central(mean.shape, 1 - 2 * part)] = False
+    middle[_central(mean.shape, 1 / 2)] = True
     if not (good & frame).any() or not (good & middle).any():
         return None
     size = max(3, round(part * min(mean.shape)))
@@ -163,6 +156,5 @@ def looks_like_near_field(
     )
 
 
-def _part(shape: tuple[int, ...], share: float) -> tuple[slice, ...]:
-    """The central share of every side."""
+def _central(shape: tuple[int, ...], share: float) -> tuple[slice, ...]:
     return tuple(slice(n - round(n * (1 + share) / 2), round(n * (1 + share) / 2)) for n in shape)

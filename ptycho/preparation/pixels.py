@@ -11,7 +11,8 @@ dead         always zero where its neighbours are bright; of wider gaps, whole r
              ones, and rectangles with bright pixels all around
 ============ =============================================================================================
 
-``sample (K, H, W)`` are frames spread over the scan, as stored.
+``sample (K, H, W)`` are frames spread over the scan, as stored. Defects are found with the zero frequency
+in the middle, so that neighbours are those on the detector.
 """
 
 from __future__ import annotations
@@ -56,10 +57,8 @@ def classify_negative(
 ) -> Negative:
     """Return what the numbers below zero of ``sample (K, H, W)`` are, on the pixels ``good (H, W)``.
 
-    Args:
-        marks: different numbers that mark pixels, at most.
-        far: scatters below zero from which on a number is an error, not noise.
-        rule: ``auto``: see above; ``noise``: all of them are; ``bad``: pixels that have some are bad.
+    ``rule``: ``auto``, see above; ``noise``: all of them are; ``bad``: pixels that have some are bad. At most
+    ``marks`` different numbers mark pixels; a number ``far`` scatters below zero is an error, not noise.
     """
     lowest = sample.min(axis=0)
     below = good & (lowest < 0)
@@ -90,11 +89,8 @@ def saturates(intensity: np.ndarray, good: np.ndarray, fewest: int = 20, least: 
     Few numbers come near the largest one, unless they are cut there: more of the pixels ``good (H, W)`` hold
     it than have at most three standard deviations of its photon noise less. A photon is taken for the
     smallest positive number. Equal frames count once; a single pixel may be stuck, and frames that all hold
-    the number once were scaled to it.
-
-    Args:
-        fewest: times that the number must be held.
-        least: photons that it must stand for.
+    the number once were scaled to it. ``fewest``: times that it must be held; ``least``: photons that it
+    must stand for.
     """
     frames = intensity[:, good]
     frames = frames[np.unique(frames.sum(axis=1), return_index=True)[1]]
@@ -110,33 +106,22 @@ def saturates(intensity: np.ndarray, good: np.ndarray, fewest: int = 20, least: 
 
 
 def outlying_pixels(
-    mean: np.ndarray, good: np.ndarray, wrap: bool = False, options: DefectOptions = DefectOptions()
+    mean: np.ndarray, good: np.ndarray, options: DefectOptions = DefectOptions()
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return bright and dark outliers ``(H, W)`` of a mean intensity ``(H, W)``, against good neighbours.
-
-    Args:
-        wrap: the zero frequency is at sample 0, and opposite edges are neighbours.
-    """
-    size, mode = 2 * options.reach + 1, "wrap" if wrap else "nearest"
-    around = median_filter(fill_bad_pixels(mean, good), size=size, mode=mode)
+    """Return bright and dark outliers ``(H, W)`` of a mean intensity ``(H, W)``, against good neighbours."""
+    around = median_filter(fill_bad_pixels(mean, good), size=2 * options.reach + 1, mode="nearest")
     scatter = around + options.hot_sigmas * np.sqrt(around + 1)
     bright = mean > np.maximum(scatter, options.hot_times * (around + 1))
     return good & bright, good & (mean == 0) & (around > options.dead_photons)
 
 
 def dark_gaps(
-    intensity: np.ndarray, good: np.ndarray, wrap: bool = False, options: DefectOptions = DefectOptions()
+    intensity: np.ndarray, good: np.ndarray, options: DefectOptions = DefectOptions()
 ) -> np.ndarray:
-    """Return gaps ``(H, W)`` between detector modules, which are zero in all frames ``(K, H, W)``.
-
-    Args:
-        wrap: the zero frequency is at sample 0; it is brought to the middle first, so that what lies between
-            rows is between them on the detector.
-    """
+    """Return gaps ``(H, W)`` between detector modules, which are zero in all frames ``(K, H, W)``."""
     positive, total = intensity[intensity > 0], np.where(good, intensity, 0).sum(axis=0, dtype=float)
     quanta = total / (positive.min() if positive.size else 1.0)  # at least so many photons
-    quanta, usable = (np.fft.fftshift(image) if wrap else image for image in (quanta, good))
-    gaps = _rectangles(quanta, usable & (quanta == 0), options.dead_photons * len(intensity))
+    gaps = _rectangles(quanta, good & (quanta == 0), options.dead_photons * len(intensity))
     for axis in (0, 1):
         lines = quanta.sum(axis=1 - axis)
         for (run,) in find_objects(label(lines == 0)[0]):
@@ -144,7 +129,7 @@ def dark_gaps(
             beside = min(lines[run.start - 1], lines[run.stop]) if inside else 0.0
             if beside > max(options.gap_photons, options.gap_share * lines.max()):
                 gaps[(run, slice(None))[:: 1 - 2 * axis]] = True
-    return (np.fft.ifftshift(gaps) if wrap else gaps) & good
+    return gaps & good
 
 
 def _rectangles(intensity: np.ndarray, dark: np.ndarray, bright: float) -> np.ndarray:
@@ -165,47 +150,33 @@ def hot_pixels(
     good: np.ndarray,
     bright: np.ndarray,
     centre: tuple[int, int],
-    wrap: bool = False,
     options: DefectOptions = DefectOptions(),
 ) -> np.ndarray:
-    """Return those of the ``bright`` pixels ``(H, W)`` that are hot.
-
-    Args:
-        frames: intensities ``(K, H, W)``.
-        centre: the zero frequency, (row, col); sample 0 with ``wrap``.
-    """
-    hot = bright & ~binary_dilation(_opposite(bright, centre, wrap), AROUND)
+    """Return which ``bright (H, W)`` pixels of frames ``(K, H, W)`` are hot; ``centre``: (row, col)."""
+    hot = bright & ~binary_dilation(_opposite(bright, centre), AROUND)
     mean = frames.mean(axis=0, dtype=float)
     share = mean / max(mean[good].sum(), np.finfo(float).tiny)
     for row, col in np.argwhere(hot):
-        apart = np.abs(np.subtract((row, col), centre))
-        apart = np.minimum(apart, good.shape - apart) if wrap else apart
-        near = apart.max() <= options.beam_pixels
-        low, middle, high = np.percentile(_excess(frames, good, row, col, wrap, options.reach), (16, 50, 84))
+        near = np.abs(np.subtract((row, col), centre)).max() <= options.beam_pixels
+        low, middle, high = np.percentile(_excess(frames, good, row, col, options.reach), (16, 50, 84))
         steady = (high - low) / 2 <= options.steady * middle
         hot[row, col] = steady and not (near and share[row, col] > options.beam_share)
     return hot
 
 
-def _excess(frames: np.ndarray, good: np.ndarray, row: int, col: int, wrap: bool, reach: int) -> np.ndarray:
+def _excess(frames: np.ndarray, good: np.ndarray, row: int, col: int, reach: int) -> np.ndarray:
     """Return the intensity ``(K,)`` of a pixel in each frame above the median of its good neighbours."""
-    steps = np.arange(-reach, reach + 1)
-    rows, cols = row + steps, col + steps
-    if wrap:
-        rows, cols = rows % good.shape[0], cols % good.shape[1]
-    rows, cols = rows[(rows >= 0) & (rows < good.shape[0])], cols[(cols >= 0) & (cols < good.shape[1])]
-    near = np.ix_(rows, cols)
-    usable = good[near] & ~((rows == row)[:, None] & (cols == col))
-    others = frames[:, rows[:, None], cols][:, usable]
-    return frames[:, row, col] - (np.median(others, axis=1) if usable.any() else 0)
+    near = np.s_[max(row - reach, 0) : row + reach + 1, max(col - reach, 0) : col + reach + 1]
+    usable = good[near].copy()
+    usable[row - near[0].start, col - near[1].start] = False
+    others = frames[:, *near][:, usable]
+    return frames[:, row, col] - (np.median(others, axis=1) if others.size else 0)
 
 
-def _opposite(flags: np.ndarray, centre: tuple[int, int], wrap: bool) -> np.ndarray:
+def _opposite(flags: np.ndarray, centre: tuple[int, int]) -> np.ndarray:
     """Return ``flags (H, W)`` turned by half a turn about a pixel; False where that lies outside."""
     turned = np.zeros_like(flags)
     places = 2 * np.array(centre) - np.argwhere(flags)
-    if wrap:
-        places %= flags.shape
     inside = np.all((places >= 0) & (places < flags.shape), axis=1)
     turned[tuple(places[inside].T)] = True
     return turned

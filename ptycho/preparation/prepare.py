@@ -18,7 +18,6 @@ from ptycho.preparation.geometry import (
     PixelSize,
     check_scanned,
     check_steps,
-    drop_words,
     isolated,
     object_pixel,
     place_on_object,
@@ -40,7 +39,7 @@ from ptycho.preparation.near_field import (
 )
 from ptycho.preparation.numbers import SampleOptions, find_gain, find_numbers, repeated_frames
 from ptycho.preparation.window import finer_pixels, pattern_side, zero_frequency
-from ptycho.readers.raw_scan import RawScan, check_positioned, checked_frames
+from ptycho.readers.raw_scan import RawScan, checked_frames, listed
 from ptycho.scan.finding import Finding, findings_of, warnings_of
 
 
@@ -116,9 +115,7 @@ class ScanGeometry:
         """Copy all patterns ``(J, N, N)`` float32 into a nameless file in ``scratch``, block by block.
 
         The scan comes back without the pixels that only some frame shows to be bad, which are zero in all.
-
-        Raises:
-            ConfigError: frames that cannot be used; all of them are named.
+        ConfigError names all frames that cannot be used.
         """
         copy = FileArray.temporary(scratch, (len(self.frames), self.N, self.N), np.float32)
         check = FrameCheck(self.raw.patterns.dtype, self.detector.good, self.lowest, self.saturation)
@@ -149,15 +146,13 @@ def _scan_index(raw: RawScan, frames: np.ndarray) -> np.ndarray:
 def interpret(raw: RawScan, config: DataConfig, sampling: SampleOptions = SampleOptions()) -> ScanGeometry:
     """Determine how a scan is read, from the file, the configuration, and a sample of its frames.
 
-    Raises:
-        ConfigError: a value cannot be determined; the message names the key to set.
+    ConfigError: a value cannot be determined; the message names the key to set.
     """
     findings = [Finding.warning(text) for text in raw.warnings]
     raw = _stated(raw, config)
     frames = checked_frames(config, raw.patterns.shape[0])
     frames, places = _placed(raw, frames, config.frame_offset or 0)
-    check_positioned(places, frames)
-    check_scanned(places)
+    check_scanned(places, frames)
     domain, inspected, sample = find_numbers(raw, config, frames, findings, sampling)
     findings += map(Finding.warning, repeated_frames(sample, inspected))
     pixels = find_good_pixels(raw, config, frames, sample)
@@ -208,11 +203,7 @@ def interpret_again(scan: ScanGeometry, config: DataConfig) -> ScanGeometry:
 
 
 def _placed(raw: RawScan, frames: np.ndarray, offset: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return those of ``frames (J,)`` that have a position in their scan, and it, ``(J, 2)``, as stored.
-
-    Raises:
-        ConfigError: no frame has one.
-    """
+    """Return those of ``frames (J,)`` that have a position in their scan, and it, ``(J, 2)``, as stored."""
     count = len(raw.positions)
     inside = np.clip(frames + offset, 0, count - 1)
     there = (inside == frames + offset) & (_scan_index(raw, inside) == _scan_index(raw, frames))
@@ -256,7 +247,7 @@ def _pixel(
     """Of the object, and why."""
     if near is not None:
         own = f"the detector's {1e6 * near.pitch_m[0]:.4g} µm"
-        return near.pixel, f"near field: {own} over the magnification {near.magnification:.4g}"
+        return PixelSize(near.pixel_m), f"near field: {own} over the magnification {near.magnification:.4g}"
     side = N * config.bin
     pixel = object_pixel(raw.energy_eV, raw.distance_m, pitch, side)
     if pixel.missing:
@@ -276,9 +267,7 @@ def in_object_pixels(
 ) -> tuple[np.ndarray, list[str]]:
     """Return positions ``(J, 2)`` of a scan, as its reader gives them, in object pixels; and how.
 
-    Args:
-        pixel: of the object.
-        side: of the window, in detector pixels.
+    ``pixel``: of the object. ``side``: of the window, in detector pixels.
     """
     shape = _exchanged(raw.patterns.shape[1:], config.transpose)
     why = [f"in {raw.unit}", f"convention of {raw.format}"]
@@ -318,11 +307,13 @@ def _positions(
     check_steps(positions, places, raw.unit, pixel, side, side // config.bin, magnified)
     alone = isolated(positions)
     if len(alone):
-        text = (
-            f"{len(alone)} isolated positions (the first is frame {frames[alone[0]]}); "
-            f"{drop_words(frames[alone])} excludes them"
+        some, more = listed(frames[alone].tolist())
+        findings.append(
+            Finding.warning(
+                f"{len(alone)} isolated positions (the first is frame {frames[alone[0]]}); "
+                f"data.drop=[{some}]{more} excludes them"
+            )
         )
-        findings.append(Finding.warning(text))
     span = np.ptp(positions, axis=0)
     size = f"{span[0]:.1f} × {span[1]:.1f} object pixels"
     findings.append(Finding("positions", size, ", ".join(filter(None, why))))

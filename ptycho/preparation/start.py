@@ -11,11 +11,11 @@ import numpy as np
 
 from ptycho.config import ConfigError
 from ptycho.config.data import DataConfig
+from ptycho.files.opening import FileError
 from ptycho.files.run_product import METRICS
 from ptycho.files.text import parse_json, read_json
 from ptycho.preparation.geometry import resampled_probe
 from ptycho.preparation.prepare import ScanGeometry
-from ptycho.readers.archive import ArchiveError
 from ptycho.readers.places import open_archive
 from ptycho.readers.positions import Placement
 from ptycho.readers.ptychodus import read_product
@@ -106,7 +106,7 @@ def _product(path: str, file: Path) -> Placement:
         product = read_product(archive, ReadOptions())
         archive.refuse()
         if not {"object", "probe"} <= product.values.keys():
-            raise ArchiveError("has no object, probe and positions of a reconstruction")
+            raise FileError("has no object, probe and positions of a reconstruction")
     for name in ("object", "probe"):
         if not np.any(product.values[name]):
             raise ConfigError(f"start={path}: its {name} is zero everywhere; name another run")

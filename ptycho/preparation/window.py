@@ -70,8 +70,7 @@ class Centre(NamedTuple):
 def find_centre(mean: np.ndarray, good: np.ndarray, options: CentreOptions = CentreOptions()) -> Centre:
     """Return the zero frequency of a mean intensity ``(H, W)``, from its pixels that are ``good (H, W)``.
 
-    Raises:
-        ConfigError: the mean pattern is dark.
+    ConfigError: the mean pattern is dark.
     """
     if not mean[good].any():
         raise ConfigError("patterns: the mean pattern is dark; no zero frequency can be found in it")
@@ -143,12 +142,7 @@ def _areas(intensity: np.ndarray, good: np.ndarray, level: float) -> tuple[np.nd
 def _symmetry(
     intensity: np.ndarray, good: np.ndarray, around: np.ndarray, radius: float, reach: float, paired: float
 ) -> np.ndarray:
-    """Return b, (row, col) to half a pixel, within ``reach`` of ``around``.
-
-    Args:
-        intensity: ``(H, W)``, zero where not ``good (H, W)``, of a beam of some ``radius``.
-        paired: share of the intensity opposite good pixels that a candidate needs.
-    """
+    """Return b, (row, col) to half a pixel, within ``reach``; ``intensity``: zero where it is not good."""
     half = int(np.ceil(2 * radius + reach)) + 16
     start = np.maximum(np.rint(around).astype(int) - half, 0)
     window = tuple(slice(s, s + 2 * half + 1) for s in start)
@@ -222,7 +216,7 @@ def _centre_of_probe(raw: RawScan, measured: tuple[int, int], why: str) -> tuple
     shape = raw.patterns.shape[1:]
     middle = shape[0] // 2, shape[1] // 2
     alike = raw.probe is not None and raw.probe.shape[1:] == shape
-    if alike and measured != middle and max(abs(s - m) for s, m in zip(measured, middle, strict=True)) <= 1:
+    if alike and measured != middle and np.abs(np.subtract(measured, middle)).max() <= 1:
         seen = f"{why}: row {measured[0]}, column {measured[1]}"
         return middle, f"the centre of the window, as in the probe of the file; {seen}"
     return measured, why
@@ -236,10 +230,10 @@ def pattern_side(
     near: NearField | None,
     findings: list[Finding],
 ) -> int:
-    """Return N: as specified, or that of the window which contains the whole of ``mean (H, W)``.
+    """Return N: as specified, or that of the window which contains the whole of ``mean (H, W)``, as stored.
 
-    It is determined on the frame as stored, so that N does not depend on the orientation: in a flipped frame
-    of even size the first row or column is one pixel too late, and the pattern's first one is bad.
+    N does not depend on the orientation: in a flipped frame of even size the first row or column is one pixel
+    too late, and the pattern's first one is bad.
     """
     if config.N is not None:
         doubt = None if near is None else aliasing(near, config.N)
@@ -264,18 +258,23 @@ def whole_detector(
     """
     shape = mean.shape
     reach = 2 * max(max(c, n - c) for c, n in zip(centre, shape, strict=True))
-    needed = max(fast_side(-(-reach // b)), SMALLEST_N)
-    if set(shape) == {reach} and reach % (2 * b) == 0 and reach // b >= SMALLEST_N:
-        needed = reach // b
+    fits = set(shape) == {reach} and reach % (2 * b) == 0 and reach // b >= SMALLEST_N
+    needed = reach // b if fits else max(fast_side(-(-reach // b)), SMALLEST_N)
     most = min(2 * int(options.padded * max(shape) / b / 2), LARGEST_N)
     N = max(min(needed, most), SMALLEST_N)
     beyond = (N * b) ** 2 - _inside(np.ones(shape), centre, N * b)
     why = f"the whole detector of {shape[0]} × {shape[1]} around the zero frequency"
     why += f", {100 * beyond / (N * b) ** 2:.2g} % of it unmeasured pixels beside that" if beyond else ""
-    if needed > N:
-        warning = _cut_off(mean, centre, b, N, needed, options.padded)
-        return Window(N, why.replace("the whole", "most of the"), warning)
-    return Window(N, f"{why}; set data.N to change it", None)
+    if needed <= N:
+        return Window(N, f"{why}; set data.N to change it", None)
+    held = _inside(mean, centre, N * b) / max(float(mean.sum()), np.finfo(float).tiny)
+    limit = f"{LARGEST_N}" if N == LARGEST_N else f"{options.padded} times the detector's longer side"
+    remedy = f"data.N={needed} holds all" if needed <= LARGEST_N else "data.bin=2 would hold more"
+    warning = (
+        f"N: the whole detector around the zero frequency at {centre} takes {needed} pixels; {N} are used "
+        f"({limit} at most), without {100 * (1 - held):.2g} % of the intensity; {remedy}"
+    )
+    return Window(N, why.replace("the whole", "most of the"), warning)
 
 
 def near_field_window(
@@ -313,9 +312,7 @@ def finer_pixels(
 
     Then scattering goes on beyond, and the object is finer than pixels of ``λz/(N·p)``. The fit takes the
     rest for position errors. A window with unmeasured pixels around the detector has finer pixels.
-
-    Args:
-        photons: mean pattern ``(H, W)``; ``good (H, W)`` are the pixels that count.
+    ``photons``: mean pattern ``(H, W)``; ``good (H, W)`` are the pixels that count.
     """
     finer = finer_side(N, options)
     edge, further_in = (_ring(photons, good, depth) for depth in (0, min(photons.shape) // 8))
@@ -350,14 +347,3 @@ def _inside(image: np.ndarray, centre: tuple[int, int], side: int) -> float:
     """Return the sum of an image ``(H, W)`` over the window of ``side`` around ``centre``."""
     rows, cols = (slice(max(0, c - side // 2), max(0, c + side // 2)) for c in centre)
     return float(image[rows, cols].sum())
-
-
-def _cut_off(mean: np.ndarray, centre: tuple[int, int], b: int, N: int, needed: int, padded: float) -> str:
-    """Return the warning of a window that is too small."""
-    held = _inside(mean, centre, N * b) / max(float(mean.sum()), np.finfo(float).tiny)
-    limit = f"{LARGEST_N}" if N == LARGEST_N else f"{padded} times the detector's longer side"
-    remedy = f"data.N={needed} holds all" if needed <= LARGEST_N else "data.bin=2 would hold more"
-    return (
-        f"N: the whole detector around the zero frequency at {centre} takes {needed} pixels; {N} are used "
-        f"({limit} at most), without {100 * (1 - held):.2g} % of the intensity; {remedy}"
-    )

@@ -3,15 +3,14 @@
 A key is a path, ``entry/data/x``, or that of an attribute, ``entry/data@Pixel_size``; ``@name`` is one of the
 root. An NPZ has no attributes but arrays in their place: ``probe_pixel_m`` for ``probe@pixel_m``.
 
-A fault is an :class:`ArchiveError`. Where a scan is put together, :meth:`Archive.noted` collects the faults
+A fault is an :class:`FileError`. Where a scan is put together, :meth:`Archive.noted` collects the faults
 of all values in :attr:`Archive.problems`, and :meth:`Archive.refuse` raises all of them as one line.
 """
 
 from __future__ import annotations
 
-import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar
@@ -20,7 +19,7 @@ import h5py
 import numpy as np
 
 from ptycho.config import ConfigError
-from ptycho.files.opening import FileError, open_file
+from ptycho.files.opening import FileError, describe_error, faults_of, open_file
 from ptycho.files.text import shown
 from ptycho.readers.patterns import Patterns
 from ptycho.readers.raw_scan import ReadOptions
@@ -37,11 +36,7 @@ STARTS = {  # what a file is, by its first bytes and not by its name
 DAMAGE = (OSError, RuntimeError, KeyError, TypeError, ValueError)  # what damaged bytes lead to
 
 
-class ArchiveError(ValueError):
-    """Fault of a file or a key, in words that do not name the opened file."""
-
-
-class UnusableError(ArchiveError):
+class UnusableError(FileError):
     """Fault of a value that is skipped in a lenient archive, with a warning."""
 
 
@@ -116,8 +111,8 @@ class Archive(ABC):
         """Return a short text; None: there is something else, or nothing."""
         return None
 
-    def load(self, key: str, kinds: str) -> np.ndarray | None:
-        """Read numbers ``(…)`` at a key, of ``kinds`` (NumPy's), native byte order; or raise ArchiveError."""
+    def read(self, key: str, kinds: str = "fiu") -> np.ndarray | None:
+        """Read numbers ``(…)`` at a key, of ``kinds`` (NumPy's), native byte order; or raise FileError."""
         return None
 
     def close(self) -> None:
@@ -131,23 +126,16 @@ class Archive(ABC):
         if error is not None or not self._lent:
             self.close()
         if isinstance(error, DAMAGE) and not isinstance(error, ConfigError):
-            known = isinstance(error, ArchiveError)
+            known = isinstance(error, FileError)
             fault = shown(str(error), self.longest) if known else f"damaged ({describe_error(error)})"
             raise ConfigError(f"{self.path}: {fault}") from error
 
-    def read(self, key: str, kinds: str = "fiu", needed: bool = False) -> np.ndarray | None:
-        """Read as :meth:`load`, ``(…)``; of a value that is ``needed`` a fault is one of the file."""
-        try:
-            return self.load(key, kinds)
-        except UnusableError as error:
-            raise ArchiveError(str(error)) if needed else error from error
-
-    def noted(self, read: Callable[[], T]) -> T | None:
+    def noted(self, read: Callable[[], T], needed: bool = False) -> T | None:
         """Return what ``read`` gives; None, and a problem or a warning, where there is a fault."""
         try:
             return read()
-        except ArchiveError as error:
-            skipped = isinstance(error, UnusableError) and self.lenient and not self.strict
+        except FileError as error:
+            skipped = isinstance(error, UnusableError) and self.lenient and not (self.strict or needed)
             if not skipped:
                 self.complain(str(error))
             elif (line := f"skipped: {error}") not in self.warnings:
@@ -179,17 +167,17 @@ class Archive(ABC):
         return next((key for key in keys if self.entry(key) is not None), None)
 
     def need(self, what: str, *keys: str) -> str:
-        """Return the first of some keys at which an array is; ArchiveError: there is none."""
+        """Return the first of some keys at which an array is; FileError: there is none."""
         key = self.first(*keys)
         if key is None:
-            raise ArchiveError(f"lacks {what} ({' or '.join(keys)}); it has {self.listed()}")
+            raise FileError(f"lacks {what} ({' or '.join(keys)}); it has {self.listed()}")
         return key
 
     def require(self, *keys: str) -> None:
-        """Raise ArchiveError unless there is an array at every one of some keys."""
+        """Raise FileError unless there is an array at every one of some keys."""
         lacking = [key for key in keys if self.entry(key) is None]
         if lacking:
-            raise ArchiveError(f"lacks {', '.join(lacking)}; it has {self.listed()}")
+            raise FileError(f"lacks {', '.join(lacking)}; it has {self.listed()}")
 
     def listed(self, declared: bool = False, most: int = 12) -> str:
         """Return ``most`` of its keys; with their shapes and dtypes, if these are to be ``declared``."""
@@ -202,33 +190,13 @@ class Archive(ABC):
         return ", ".join(named + more) or "no arrays"
 
 
-@contextlib.contextmanager
-def damage_named(key: str, what: str) -> Iterator[None]:
-    """Raise whatever damaged bytes lead to as ArchiveError: ``what`` is wrong with ``key``."""
-    try:
-        yield
-    except ArchiveError:
-        raise
-    except DAMAGE as error:
-        raise ArchiveError(f"{key} {what} ({describe_error(error)})") from error
-
-
-def describe_error(error: BaseException) -> str:
-    """Return the message of an exception, in 300 letters at most; a ``KeyError`` would add quotes."""
-    text = error.args[0] if error.args and isinstance(error.args[0], str) else str(error)
-    return shown(getattr(error, "strerror", None) or text, 300) or type(error).__name__
-
-
 def container_of(path: str | Path, key: str = "") -> tuple[str, bytes]:
     """Return what a file is, HDF5, empty, or one of ``STARTS`` (nothing: unknown), and its first bytes.
 
     ConfigError: it cannot be read; ``key`` is put before its name.
     """
-    try:
-        with open_file(path) as file:
-            start = file.read(8)
-    except FileError as error:
-        raise ConfigError(f"{key}{path}: {error}") from error
+    with faults_of(f"{key}{path}"), open_file(path) as file:
+        start = file.read(8)
     kinds = (name for name, starts in STARTS.items() if start.startswith(starts))
     kind = "HDF5" if h5py.is_hdf5(path) else next(kinds, "")
     return kind if start else "empty", start

@@ -12,56 +12,24 @@ import importlib
 import math
 import struct
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from ptycho.config import ConfigError
 from ptycho.files.file_array import FileArray
-from ptycho.readers.archive import container_of, describe_error
-from ptycho.readers.patterns import Patterns, spread
+from ptycho.files.opening import FileError, damage_named, faults_of
+from ptycho.readers.archive import container_of
+from ptycho.readers.patterns import Patterns, as_list, largest, spread
 from ptycho.readers.positions import Axis, complete, raster_positions, step_m
-from ptycho.readers.raw_scan import Frames, PatternSource, RawScan, ReadOptions
+from ptycho.readers.raw_scan import Frames, RawScan, ReadOptions
 from ptycho.readers.values import tell_domain
 
-
-class Cube(NamedTuple):
-    """Patterns ``source`` (J, H, W) of a raster, and what the file states of it.
-
-    ``grid``: (rows, columns); None: a list. ``rows_first``: a list runs along the rows first, as MATLAB
-    stores it. ``step_m``: along rows and along columns; None: it is not stated.
-    """
-
-    source: PatternSource
-    grid: tuple[int, int] | None
-    rows_first: bool = False
-    step_m: tuple[float, float] | None = None
+ARRAY = "the array"  # what to call it in an error
 
 
-def listed(shape: tuple[int, ...]) -> tuple[tuple[int, int, int], tuple[int, int] | None]:
-    """Return ``(J, H, W)``, and the raster of ``(A, B, H, W)``; of ``(J, H, W)`` None."""
-    if len(shape) not in (3, 4) or min(shape) < 1:
-        raise ConfigError(f"is an array {shape}; must be (rows, columns, H, W) or (patterns, H, W)")
-    grid = (shape[0], shape[1]) if len(shape) == 4 else None
-    return (math.prod(shape[:-2]), shape[-2], shape[-1]), grid
-
-
-def _largest(shapes: Mapping[Any, tuple[int, ...]]) -> Any:
-    """Return the key of the largest array of three or four axes."""
-    sizes = {key: math.prod(shape) for key, shape in shapes.items() if len(shape) in (3, 4)}
-    if not sizes:
-        raise ConfigError("holds no array of three or four axes")
-    return max(sizes, key=sizes.__getitem__)
-
-
-def _check_real(dtype: np.dtype) -> None:
-    if dtype.kind not in "fiu":
-        raise ConfigError(f"is an array of {dtype}; must be of real numbers")
-
-
-def reader_of(path: Path) -> Callable[[Path], Cube] | None:
+def reader_of(path: Path) -> Callable[[Path], Patterns] | None:
     """Return what reads a cube; None: it is none."""
     if path.is_dir():
         return read_zarr if any((path / name).is_file() for name in ZARR) else None
@@ -76,39 +44,35 @@ def read(path: Path, options: ReadOptions) -> RawScan:
     assert choose is not None
     if choose in (_read_npy, _read_matlab):  # which state no step: before anything is read
         complete(options.raster, None, path)
-    try:
-        source, grid, rows_first, step = choose(path)
-    except Exception as error:  # whatever a damaged file leads to
-        reason = str(error) if isinstance(error, ConfigError) else f"cannot be read ({describe_error(error)})"
-        raise ConfigError(f"{path}: {reason}") from error
-    raster = complete(options.raster, step, path)
-    positions = raster_positions(raster, count := source.shape[0], grid, rows_first, path)
-    domain = tell_domain(np.dtype(source.dtype), [source.read(spread(count, 64))])
+    with faults_of(path), damage_named("cannot be read"):
+        source = choose(path)
+    raster = complete(options.raster, source.step_m, path)
+    positions = raster_positions(raster, source, path)
+    domain = tell_domain(source.dtype, [source.read(spread(len(positions), 64))])
     notes = (f"patterns: {source.shape} of {source.dtype}; {domain.why}", raster.text)
     name = path.suffix.lower().lstrip(".") or "cube"
     return RawScan(name, source, domain.name, None, positions, "m", notes=notes)
 
 
-def _read_npy(path: Path) -> Cube:
+def _read_npy(path: Path) -> Patterns:
     array = np.load(path, mmap_mode="r", allow_pickle=False)
-    _check_real(array.dtype)
     if not array.flags.c_contiguous:
-        raise ConfigError(f"is an array {array.shape} in Fortran order; save np.ascontiguousarray of it")
+        raise FileError(f"is an array {array.shape} in Fortran order; save np.ascontiguousarray of it")
     return frames_in_file(path, array.shape, array.dtype, array.offset)
 
 
-def _read_matlab(path: Path) -> Cube:
+def _read_matlab(path: Path) -> Patterns:
     from scipy.io import loadmat, whosmat
 
     shapes = {name: shape for name, shape, _ in whosmat(path)}
-    name = _largest(shapes)
+    name = largest(shapes)
     if 8 * (size := math.prod(shapes[name])) > 2**33:
-        raise ConfigError(f"{name} has {size} numbers; save it with -v7.3, which is read by parts")
-    cube = np.asarray(loadmat(path, variable_names=[name])[name])
-    _check_real(cube.dtype)
-    cube = np.moveaxis(cube, (0, 1), (-2, -1))
-    form, grid = listed(cube.shape)
-    return Cube(Frames(np.ascontiguousarray(cube.reshape(form))), grid, rows_first=grid is None)
+        raise FileError(f"{name} has {size} numbers; save it with -v7.3, which is read by parts")
+    cube = np.moveaxis(np.asarray(loadmat(path, variable_names=[name])[name]), (0, 1), (-2, -1))
+    form, grid = as_list(name, cube.shape, cube.dtype)
+    source = Frames(np.ascontiguousarray(cube.reshape(form)), grid)
+    source.columns_first = grid is None
+    return source
 
 
 EMPAD = (130, 128)  # rows and columns of a frame
@@ -128,25 +92,25 @@ class Records(Patterns):
         into[:] = self.records[first : first + len(into)]["frame"][:, self._rows]
 
 
-def frames_in_file(path: Path, shape: tuple[int, ...], dtype: np.dtype, start: int) -> Cube:
+def frames_in_file(path: Path, shape: tuple[int, ...], dtype: np.dtype, start: int) -> Frames:
     """Return frames ``(A, B, H, W)`` or ``(J, H, W)`` that follow each other from byte ``start`` on."""
-    form, grid = listed(shape)
+    form, grid = as_list(ARRAY, shape, dtype)
     if path.stat().st_size < start + (size := math.prod(form) * dtype.itemsize):
-        raise ConfigError(f"declares {shape} of {dtype}, {size} bytes, and ends before")
-    return Cube(Frames(FileArray(path.open("rb"), form, dtype, start)), grid)  # type: ignore[arg-type]
+        raise FileError(f"declares {shape} of {dtype}, {size} bytes, and ends before")
+    return Frames(FileArray(path.open("rb"), form, dtype, start), grid)
 
 
-def read_empad(path: Path) -> Cube:
+def read_empad(path: Path) -> Patterns:
     """Return the frames of an EMPAD ``.raw``: float32, the last two rows of a frame are no pixels."""
     record, size = 4 * math.prod(EMPAD), path.stat().st_size
     if size == 0 or size % record:
-        raise ConfigError(
+        raise FileError(
             f"has {size} bytes; must be EMPAD frames of {EMPAD[0]} × {EMPAD[1]} float32, {record} bytes each"
         )
-    return Cube(_records(path, (EMPAD[1], EMPAD[1]), "<f4", record), None)
+    return _records(path, (EMPAD[1], EMPAD[1]), "<f4", record)
 
 
-def read_merlin(path: Path) -> Cube:
+def read_merlin(path: Path) -> Patterns:
     """Return the complete frames of a Merlin ``.mib``, the upper row first, as HyperSpy has them.
 
     Before every frame is a header, ``MQ1,frame,length,chips,columns,rows,U16,…``; pixels are big-endian, the
@@ -155,9 +119,9 @@ def read_merlin(path: Path) -> Cube:
     with path.open("rb") as file:
         words = file.read(384).decode("ascii", "replace").split(",")
     if words[0] != "MQ1" or len(words) < 7:
-        raise ConfigError("has no header of Merlin (MQ1,…)")
+        raise FileError("has no header of Merlin (MQ1,…)")
     if words[6] not in MERLIN:
-        raise ConfigError(f"has pixels {words[6]}; must be {', '.join(MERLIN)}: save it as processed frames")
+        raise FileError(f"has pixels {words[6]}; must be {', '.join(MERLIN)}: save it as processed frames")
     head, columns, rows = int(words[2]), int(words[4]), int(words[5])
     record = head + rows * columns * np.dtype(MERLIN[words[6]]).itemsize
     source = _records(path, (rows, columns), MERLIN[words[6]], record, head=head, upside_down=True)
@@ -165,23 +129,24 @@ def read_merlin(path: Path) -> Cube:
     lines = beside.read_text("utf-8", "replace").splitlines() if beside.is_file() else []
     said = [line.split(":", 1)[1].strip() for line in lines if line.startswith("Frames per Trigger")]
     line = int(said[0]) if said and said[0].isdecimal() else 1
-    return Cube(source, (count // line, line) if line > 1 and count % line == 0 else None)
+    source.grid = (count // line, line) if line > 1 and count % line == 0 else None
+    return source
 
 
-def read_mrc(path: Path) -> Cube:
+def read_mrc(path: Path) -> Patterns:
     """Return the sections of an MRC file."""
     with path.open("rb") as file:
         header = file.read(1024)
     order = ">" if header[212:213] == b"\x11" else "<"
     columns, rows, count, mode = struct.unpack(f"{order}4i", header[:16])
     if mode not in MRC:
-        raise ConfigError(f"has mode {mode}; must be one of {', '.join(map(str, MRC))}, real numbers")
+        raise FileError(f"has mode {mode}; must be one of {', '.join(map(str, MRC))}, real numbers")
     dtype = np.dtype(order + MRC[mode])
     start = 1024 + struct.unpack(f"{order}i", header[92:96])[0]
     source = _records(path, (rows, columns), dtype, rows * columns * dtype.itemsize, start)
     if source.shape[0] < count:
-        raise ConfigError(f"declares {count} frames and ends after {source.shape[0]}")
-    return Cube(source, None)
+        raise FileError(f"declares {count} frames and ends after {source.shape[0]}")
+    return source
 
 
 def _records(
@@ -195,7 +160,7 @@ def _records(
 ) -> Records:
     """Return the complete records of a file from byte ``start`` on; a frame is behind ``head`` bytes."""
     if min(frame) < 1 or min(start, head) < 0 or (count := (path.stat().st_size - start) // record) < 1:
-        raise ConfigError(f"has {path.stat().st_size} bytes; holds no frame of {frame[0]} × {frame[1]}")
+        raise FileError(f"has {path.stat().st_size} bytes; holds no frame of {frame[0]} × {frame[1]}")
     fields = {"names": ["frame"], "formats": [(dtype, frame)], "offsets": [head], "itemsize": record}
     return Records(FileArray(path.open("rb"), (count,), np.dtype(fields), start), upside_down)  # type: ignore[call-overload]
 
@@ -208,7 +173,7 @@ class ZarrPatterns(Patterns):
 
     def __init__(self, array: Any) -> None:
         self._array, self.dtype = array, np.dtype(array.dtype)
-        self.shape, self.grid = listed(tuple(array.shape))
+        self.shape, self.grid = as_list(ARRAY, tuple(array.shape), self.dtype)
 
     def fill(self, first: int, into: np.ndarray) -> None:
         line = self._array.shape[-3]  # a reading stays within a line of the raster
@@ -220,70 +185,70 @@ class ZarrPatterns(Patterns):
             first, into = first + count, into[count:]
 
 
-def _at_once(
-    load: Callable[[], np.ndarray], shape: tuple[int, ...], dtype: np.dtype, axes: list[Axis]
-) -> Cube:
+def _at_once(load: Callable[[], np.ndarray], shape: tuple[int, ...], dtype: np.dtype) -> Frames:
     """Return the patterns ``(A, B, H, W)`` or ``(J, H, W)`` that ``load`` gives, in memory."""
-    form, grid = listed(shape)
+    form, grid = as_list(ARRAY, shape, dtype)
     if (size := math.prod(shape) * dtype.itemsize) > 2**33:
-        raise ConfigError(f"takes {size} bytes; at most 8 GiB are read at once; save it as .hspy")
-    return Cube(Frames(np.asarray(load()).reshape(form)), grid, step_m=step_m(axes))
+        raise FileError(f"takes {size} bytes; at most 8 GiB are read at once; save it as .hspy")
+    return Frames(np.asarray(load()).reshape(form), grid)
 
 
-def read_zarr(path: Path) -> Cube:
+def read_zarr(path: Path) -> Patterns:
     """Return the largest array of a store."""
     try:
         import zarr
     except ImportError as error:
-        raise ConfigError("is a Zarr store, which zarr reads; pip install 'ptychopinn[zarr]'") from error
+        raise FileError("is a Zarr store, which zarr reads; pip install 'ptychopinn[zarr]'") from error
     store = zarr.open(str(path), mode="r")
     members = [("", store)] if isinstance(store, zarr.Array) else list(store.members(max_depth=None))
     arrays = {key: member for key, member in members if isinstance(member, zarr.Array)}
-    key = _largest({name: array.shape for name, array in arrays.items()})
-    _check_real(arrays[key].dtype)
+    key = largest({name: array.shape for name, array in arrays.items()})
     if "pickle" in str(arrays[key].metadata.to_dict()):
-        raise ConfigError(f"{key} is packed by pickle, and nothing is unpickled")
+        raise FileError(f"{key} is packed by pickle, and nothing is unpickled")
     beside = {name: dict(member.attrs) for name, member in members}
     group = key.rpartition("/")[0]
     axes = [beside.get(f"{group}/axis-{number}".lstrip("/"), {}) for number in range(arrays[key].ndim - 2)]
     source = ZarrPatterns(arrays[key])
-    return Cube(source, source.grid, step_m=step_m([_axis(axis) for axis in axes]))
+    source.step_m = step_m([_axis(axis) for axis in axes])
+    return source
 
 
-def read_by_rosettasciio(path: Path) -> Cube:
+def read_by_rosettasciio(path: Path) -> Patterns:
     """Return the largest array of a file in a format of electron microscopy."""
     try:
         import rsciio
     except ImportError as error:
-        raise ConfigError(f"{path.suffix} is read by RosettaSciIO; pip install 'ptychopinn[stem]'") from error
+        raise FileError(f"{path.suffix} is read by RosettaSciIO; pip install 'ptychopinn[stem]'") from error
     ending = path.suffix.lower().lstrip(".")
     plugin = next(entry for entry in rsciio.IO_PLUGINS if ending in entry["file_extensions"])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         signals = importlib.import_module(plugin["api"]).file_reader(str(path), lazy=True)
-    signal = signals[_largest({number: one["data"].shape for number, one in enumerate(signals)})]
+    signal = signals[largest({number: one["data"].shape for number, one in enumerate(signals)})]
     cube, axes = signal["data"], [_axis(axis) for axis in signal["axes"]]
-    _check_real(cube.dtype)
     if tags := signal["original_metadata"].get("ImageList"):
-        return _read_gatan(path, tags["TagGroup0"], cube.shape, cube.dtype, axes)
-    return _at_once(lambda: cube, cube.shape, cube.dtype, axes[:-2])
+        source, axes = _read_gatan(path, tags["TagGroup0"], cube.shape, cube.dtype, axes)
+    else:
+        source, axes = _at_once(lambda: cube, cube.shape, cube.dtype), axes[:-2]
+    source.step_m = step_m(axes)
+    return source
 
 
 def _read_gatan(
     path: Path, tags: dict[str, Any], shape: tuple[int, ...], dtype: np.dtype, axes: list[Axis]
-) -> Cube:
-    """Return the frames of an array of DigitalMicrograph, whose tags say where it begins."""
+) -> tuple[Frames, list[Axis]]:
+    """Return the frames of an array of DigitalMicrograph, whose tags say where it begins; the scan's axes."""
     start = tags["ImageData"]["Data"]["offset"]
     swapped = tags.get("ImageTags", {}).get("Meta Data", {}).get("Data Order Swapped")
     looks_swapped = step_m(axes[:2]) is None or step_m(axes[2:]) is not None  # as in older files
     if len(shape) != 4 or not (looks_swapped if swapped is None else not int(swapped)):
-        return frames_in_file(path, shape, dtype, start)._replace(step_m=step_m(axes[:-2]))
+        return frames_in_file(path, shape, dtype, start), axes[:-2]
 
     def load() -> np.ndarray:
         cube = np.fromfile(path, dtype, math.prod(shape), offset=start)
         return cube.reshape(shape).transpose(2, 3, 0, 1)
 
-    return _at_once(load, shape[2:] + shape[:2], dtype, axes[2:])
+    return _at_once(load, shape[2:] + shape[:2], dtype), axes[2:]
 
 
 def _axis(axis: dict[str, Any]) -> Axis:
@@ -291,7 +256,7 @@ def _axis(axis: dict[str, Any]) -> Axis:
     return (float(scale) if isinstance(scale, int | float) else 0.0), unit if isinstance(unit, str) else ""
 
 
-BY_NAME: dict[str, Callable[[Path], Cube]] = {
+BY_NAME: dict[str, Callable[[Path], Patterns]] = {
     ".raw": read_empad,
     ".mib": read_merlin,
     ".mrc": read_mrc,

@@ -73,8 +73,8 @@ def read_product(file: Archive, options: ReadOptions) -> Placement:
     entry = file.entry(file.first(*TRANSLATIONS) or "")
     count = max(entry.shape or (0,), default=0) if entry else 0
     placement = read_translation(file, options, (count,))
-    described = RESULT.described(file) | {"object": find_object(file)}
-    values = {key: value for key, value in described.items() if value is not None}
+    image = find_object(file)
+    values = RESULT.described(file) | ({} if image is None else {"object": image})
     return replace(placement, numbers=read_whole(file, INDEXES, (count,), needed=True), values=values)
 
 
@@ -83,10 +83,8 @@ def find_object(file: Archive) -> np.ndarray | None:
     probe, first = file.first(*PROBES), file.entry(OBJECTS[0])
     key = OBJECTS[1] if probe and first and file.is_same(probe, OBJECTS[0]) else OBJECTS[0]
     entry = file.entry(key)
-    is_complex = (
-        entry is not None and entry.dtype is not None and (entry.dtype.kind == "c" or entry.dtype.names)
-    )
-    return read_object(file, key) if is_complex else None
+    dtype = np.dtype(float) if entry is None or entry.dtype is None else entry.dtype
+    return read_object(file, key) if dtype.kind == "c" or dtype.names else None
 
 
 def _basis(file: Archive, key: str) -> np.ndarray | None:
@@ -101,7 +99,7 @@ def _basis(file: Archive, key: str) -> np.ndarray | None:
 
 def _find_pixel(file: Archive, source: Patterns, values: dict[str, Any]) -> dict[str, Any]:
     """The object, and the pitch of the detector: where it is not stated, the length of the basis vectors."""
-    vectors = _basis(file, BASIS) if values["detector_pixel_m"] is None else None
+    vectors = None if "detector_pixel_m" in values else _basis(file, BASIS)
     steps = {} if vectors is None else {"detector_pixel_m": tuple(np.linalg.norm(vectors, axis=1).tolist())}
     return {"object": find_object(file)} | steps
 
@@ -162,7 +160,7 @@ def _of_entry(entry: str) -> Layout:
         return replace(placement, positions=-placement.positions) if sample else placement
 
     def more(file: Archive, source: Patterns, values: dict[str, Any]) -> dict[str, Any]:
-        pitch = values["detector_pixel_m"] or (None, None)
+        pitch = values.get("detector_pixel_m", (None, None))
         row, col = (_in_pixels(file, *place) for place in zip(centre, pitch, strict=True))
         if file.holds_any(*(f"{entry}/instrument_1/{name}/data" for name in ("monitor", "monitor_1"))):
             file.notes.append("the monitor is not applied")

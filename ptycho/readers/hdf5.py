@@ -17,8 +17,8 @@ import numpy as np
 
 from ptycho.config import ConfigError
 from ptycho.files.npz import name_kinds
-from ptycho.files.opening import FileError, open_file
-from ptycho.readers.archive import DAMAGE, Archive, ArchiveError, Entry, damage_named, describe_error
+from ptycho.files.opening import FileError, damage_named, describe_error, open_file
+from ptycho.readers.archive import DAMAGE, Archive, Entry
 from ptycho.readers.hdf5_checks import Chunks, check_unpacking, examine
 from ptycho.readers.hdf5_patterns import Hdf5Patterns, MatlabPatterns, is_of_matlab, open_patterns
 from ptycho.readers.patterns import Patterns
@@ -78,7 +78,7 @@ class Hdf5Archive(Archive):
             given = None if options is None else options.links_root
             self.links_root = None if given is None else Path(given).resolve()
             self.file = self._open_file(self.path)
-        except (OSError, ValueError, RuntimeError) as error:  # ArchiveError; a zero byte; a loop of links
+        except (OSError, ValueError, RuntimeError) as error:  # of the file; a zero byte; a loop of links
             raise ConfigError(f"{self.path}: {describe_error(error)}") from error
 
     def close(self) -> None:
@@ -91,7 +91,7 @@ class Hdf5Archive(Archive):
             path, _, attribute = key.partition("@")
             try:
                 node = self.walk(self.file, path or "/", follow=False)
-            except ArchiveError:
+            except FileError:
                 return False
             if node is None or (attribute and attribute not in getattr(node, "attrs", ())):
                 return False
@@ -111,23 +111,23 @@ class Hdf5Archive(Archive):
 
     def children(self, key: str) -> list[str]:
         node = None
-        with contextlib.suppress(ArchiveError, *DAMAGE):
+        with contextlib.suppress(FileError, *DAMAGE):
             node = self.walk(self.file, key)
         return sorted(node) if isinstance(node, h5py.Group) else []
 
     def dataset(self, key: str) -> h5py.Dataset | None:
         """Return the dataset at a path, of a type that NumPy has; None: there is none."""
-        with damage_named(key, "cannot be read"):
+        with damage_named(f"{key} cannot be read"):
             node = self.walk(self.file, key)
             if isinstance(node, h5py.Dataset) and _overlaps(node.dtype):
-                raise ArchiveError(f"{key} is damaged (the parts of its compound overlap)")
+                raise FileError(f"{key} is damaged (the parts of its compound overlap)")
         return node if isinstance(node, h5py.Dataset) else None
 
     def entry(self, key: str) -> Entry | None:
         dataset = self.dataset(key)
         if dataset is None:
             return None
-        with damage_named(key, "cannot be read"):
+        with damage_named(f"{key} cannot be read"):
             grows = bool(dataset.maxshape) and dataset.maxshape[0] is None
             return Entry(dataset.shape, dataset.dtype, is_of_matlab(dataset), grows)
 
@@ -136,8 +136,8 @@ class Hdf5Archive(Archive):
 
     def text(self, key: str) -> str | None:
         value = None
-        with contextlib.suppress(ArchiveError, *DAMAGE):
-            value = self._attribute(key) if "@" in key else self.dataset(key)
+        with contextlib.suppress(FileError, *DAMAGE):
+            value = self._value(key)
             if isinstance(value, h5py.Dataset) and value.size == 1 and value.dtype.kind in "OSU":
                 check_unpacking(self, value)
                 value = value[()]
@@ -145,22 +145,23 @@ class Hdf5Archive(Archive):
         value = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
         return value if isinstance(value, str) else None
 
-    def load(self, key: str, kinds: str) -> np.ndarray | None:
-        with damage_named(key, "cannot be read"):
-            value = self._attribute(key) if "@" in key else self.dataset(key)
+    def read(self, key: str, kinds: str = "fiu") -> np.ndarray | None:
+        with damage_named(f"{key} cannot be read"):
+            value = self._value(key)
             if value is None:
                 return None
             array = self._whole(value, key) if isinstance(value, h5py.Dataset) else np.asarray(value)
         array = _complex(array) if "c" in kinds else array
         if array.dtype.kind not in kinds:
-            names, text = array.dtype.names, array.dtype.kind in "OSU"
-            compound = f"a compound of {', '.join(names)}" if names else str(array.dtype)
-            what = "text or references" if text else compound
-            raise ArchiveError(f"{key} {array.shape} is {what}; must be {name_kinds(kinds)}")
+            what = "text or references" if array.dtype.kind in "OSU" else str(array.dtype)
+            what = f"a compound of {', '.join(array.dtype.names)}" if array.dtype.names else what
+            raise FileError(f"{key} {array.shape} is {what}; must be {name_kinds(kinds)}")
         return array.astype(array.dtype.newbyteorder("="), copy=False)
 
-    def _attribute(self, key: str) -> Any:
-        path, _, name = key.partition("@")
+    def _value(self, key: str) -> Any:
+        path, is_attribute, name = key.partition("@")
+        if not is_attribute:
+            return self.dataset(key)
         node = self.walk(self.file, path or "/")
         return None if node is None else node.attrs.get(name)
 
@@ -174,26 +175,26 @@ class Hdf5Archive(Archive):
 
     def _whole(self, dataset: h5py.Dataset, key: str, most_bytes: int = 2**31) -> np.ndarray:
         if dataset.shape is None:
-            raise ArchiveError(f"{key} is empty")
+            raise FileError(f"{key} is empty")
         size = dataset.size * dataset.dtype.itemsize
         if size > most_bytes:
-            taken = f"{key} {dataset.shape} takes {size} bytes"
-            raise ArchiveError(f"{taken}; at most {most_bytes} are read at once")
+            takes = f"takes {size} bytes; at most {most_bytes} are read at once"
+            raise FileError(f"{key} {dataset.shape} {takes}")
         examine(self, dataset, key)
         try:
             check_unpacking(self, dataset)
-        except ArchiveError as error:
-            raise ArchiveError(f"{key} {error}") from error
+        except FileError as error:
+            raise FileError(f"{key} {error}") from error
         return np.asarray(dataset[()]).T if is_of_matlab(dataset) else np.asarray(dataset[()])
 
     def walk(self, group: h5py.Group, path: str, left: int = 16, follow: bool = True) -> Any:
         """Return the group or dataset at ``path`` from ``group``; None if nothing is.
 
-        ArchiveError: a link leads nowhere or away, or the file is damaged. ``left``: links that may lead to
+        FileError: a link leads nowhere or away, or the file is damaged. ``left``: links that may lead to
         links. ``follow=False``: a link to another file is given itself.
         """
         if left == 0:
-            raise ArchiveError(f"{path}: too many links that lead to links")
+            raise FileError(f"{path}: too many links that lead to links")
         node = group.file if path.startswith("/") else group
         for name in [part for part in path.split("/") if part not in ("", ".")]:
             if isinstance(node, h5py.ExternalLink):
@@ -205,7 +206,7 @@ class Hdf5Archive(Archive):
 
     def _child(self, group: h5py.Group, name: str, left: int, follow: bool) -> Any:
         what = f"{group.name.rstrip('/')}/{name}".lstrip("/")
-        with damage_named(what, "is damaged"):
+        with damage_named(f"{what} is damaged"):
             link = group.get(name, getlink=True)
             if isinstance(link, h5py.SoftLink):
                 return self.walk(group, link.path, left - 1, follow)
@@ -216,11 +217,11 @@ class Hdf5Archive(Archive):
             other = self.open_linked(Path(group.file.filename), link.filename, what)
             node = self.walk(other, link.path, left - 1)
             if node is None:
-                raise ArchiveError(f"{what} refers to {link.path} in {link.filename}, which is not there")
+                raise FileError(f"{what} refers to {link.path} in {link.filename}, which is not there")
             return node
 
     def open_linked(self, holder: Path, name: str, what: str) -> h5py.File:
-        """Open the file that ``what`` in the file ``holder`` refers to by ``name``, or raise ArchiveError.
+        """Open the file that ``what`` in the file ``holder`` refers to by ``name``, or raise FileError.
 
         HDF5 takes a name as it is, and the last part of one beside the file if nothing is there.
         """
@@ -236,23 +237,21 @@ class Hdf5Archive(Archive):
             else:
                 away = f"which is {linked}, outside the folder {' and '.join(map(str, roots))}"
                 problem = f"{away}; copy it there, or set data.links_root={linked.parent}"
-        except (ArchiveError, OSError, ValueError) as error:
+        except (OSError, ValueError) as error:
             problem = f"and cannot read it: {describe_error(error)}"
-        raise ArchiveError(f"{what} refers to the file {name}, {problem}")
+        raise FileError(f"{what} refers to the file {name}, {problem}")
 
     def _open_file(self, path: Path) -> h5py.File:
         real = path.resolve()
         if real not in self._open:
+            open_file(real).close()
             try:
-                open_file(real).close()
                 opened = open_growing(real) if self._growing else h5py.File(real, "r", locking="best-effort")
                 self._open[real] = opened
-            except FileError as error:
-                raise ArchiveError(str(error)) from error
             except DAMAGE as error:
                 text = describe_error(error)
                 cause = next(cause for words, cause in CAUSES.items() if re.search(words, text))
-                raise ArchiveError(f"{cause} ({text})") from error
+                raise FileError(f"{cause} ({text})") from error
         return self._open[real]
 
 

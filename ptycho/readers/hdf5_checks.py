@@ -25,7 +25,7 @@ import numpy as np
 from h5py._objects import phil
 
 from ptycho.files.npz import expands_too_much
-from ptycho.readers.archive import ArchiveError, damage_named
+from ptycho.files.opening import FileError, damage_named
 from ptycho.readers.patterns import spread
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Chunks:
         self._read = dict[tuple[str, str], bool]()
 
     def check(self, dataset: h5py.Dataset, box: Sequence[slice] = ()) -> None:
-        """Raise ArchiveError if a part of a dataset cannot be unpacked: ``box`` of its first axes."""
+        """Raise FileError if a part of a dataset cannot be unpacked: ``box`` of its first axes."""
         if dataset.is_virtual or dataset.chunks is None or not dataset.size:
             return
         filters = [(code, values) for code, values, _ in filters_of(dataset)]
@@ -66,18 +66,22 @@ class Chunks:
             self.read_elsewhere(dataset)
             return
         size = math.prod(dataset.chunks) * dataset.dtype.itemsize
-        for corner in _corners(dataset, box):
+        whole = [slice(0, length) for length in dataset.shape[len(box) :]]
+        axes = [
+            range(part.start // step * step, part.stop, step)
+            for part, step in zip([*box, *whole], dataset.chunks, strict=True)
+        ]
+        for corner in itertools.product(*axes):
             info = dataset.id.get_chunk_info_by_coord(corner)
             place = dataset.file.filename, info.byte_offset, info.size
             if info.byte_offset is None or place in self._sound:
                 continue
             if bomb := expands_too_much(info.size, size):
-                raise ArchiveError(f"has a chunk of {bomb}; rechunk it with h5repack")
+                raise FileError(f"has a chunk of {bomb}; rechunk it with h5repack")
             used = [entry for k, entry in enumerate(filters) if not info.filter_mask >> k & 1]
             content = read_packed(dataset, corner) if used else b""
-            problem = wrong_with(content, size, used) if used else _of_length(info.size, size)
-            if problem:
-                raise ArchiveError(f"is damaged in the chunk at {corner}: {problem}")
+            if problem := wrong_with(content, size, used) if used else _of_length(info.size, size):
+                raise FileError(f"is damaged in the chunk at {corner}: {problem}")
             self._sound.add(place)
 
     def read_elsewhere(self, dataset: h5py.Dataset) -> None:
@@ -87,7 +91,7 @@ class Chunks:
             done = subprocess.run([sys.executable, "-c", READ_ALL, *which], capture_output=True)
             self._read[which] = done.returncode >= 0  # errors come again where they are named
         if not self._read[which]:
-            raise ArchiveError("is damaged: HDF5 crashes on it")
+            raise FileError("is damaged: HDF5 crashes on it")
 
 
 def read_packed(dataset: h5py.Dataset, corner: tuple[int, ...]) -> bytes:
@@ -104,15 +108,6 @@ def filters_of(dataset: h5py.Dataset) -> list[tuple[int, tuple[int, ...], str]]:
     plist = dataset.id.get_create_plist()
     filters = [plist.get_filter(k) for k in range(plist.get_nfilters())]
     return [(code, tuple(values), name.decode("ascii", "replace")) for code, _, values, name in filters]
-
-
-def _corners(dataset: h5py.Dataset, box: Sequence[slice]) -> itertools.product[tuple[int, ...]]:
-    whole = [slice(0, length) for length in dataset.shape[len(box) :]]
-    axes = [
-        range(part.start // step * step, part.stop, step)
-        for part, step in zip([*box, *whole], dataset.chunks, strict=True)
-    ]
-    return itertools.product(*axes)
 
 
 def wrong_with(content: bytes, size: int, filters: Sequence[tuple[int, tuple[int, ...]]]) -> str:
@@ -140,13 +135,7 @@ def wrong_with(content: bytes, size: int, filters: Sequence[tuple[int, tuple[int
         length = UNPACKED[code](content, size, values)
     except zlib.error as error:
         return str(error)
-    if length != size:
-        return f"it says that it unpacks to {length} bytes, not {size}"
-    if code != LZ4:
-        return ""
-    block = int.from_bytes(content[8:12], "big")
-    end = _walk(content, 12, -(-size // block)) if block else None
-    return "" if end == len(content) else "its blocks do not end where it does"
+    return "" if length == size else f"it says that it unpacks to {length} bytes, not {size}"
 
 
 def _of_length(length: int, size: int) -> str:
@@ -163,6 +152,12 @@ def _zstd(content: bytes, size: int, values: tuple[int, ...]) -> int:
     return int.from_bytes(content[start : start + length], "little") + 256 * (flag == 1)
 
 
+def _lz4(content: bytes, size: int, values: tuple[int, ...]) -> int:
+    block = int.from_bytes(content[8:12], "big")
+    whole = block > 0 and _walk(content, 12, -(-size // block)) == len(content)
+    return int.from_bytes(content[:8], "big") if whole else -1
+
+
 def _blosc(content: bytes, size: int, values: tuple[int, ...]) -> int:
     whole = len(content) >= 16 and int.from_bytes(content[12:16], "little") == len(content)
     return int.from_bytes(content[4:8], "little") if whole else -1
@@ -172,7 +167,7 @@ UNPACKED: dict[int, Callable[[bytes, int, tuple[int, ...]], int]] = {  # bytes, 
     GZIP: lambda content, size, values: len(zlib.decompressobj().decompress(content, size + 1)),
     SZIP: lambda content, size, values: int.from_bytes(content[:4], "little"),
     LZF: lambda content, size, values: values[2] if len(values) > 2 else -1,
-    LZ4: lambda content, size, values: int.from_bytes(content[:8], "big"),
+    LZ4: _lz4,
     BLOSC: _blosc,
     ZSTD: _zstd,
 }
@@ -209,14 +204,14 @@ def examine(file: Hdf5Archive, dataset: h5py.Dataset, name: str, inner: int = 0)
     ``name``: what to call it. ``inner``: its last axes that belong to one entry, 2 for patterns.
     """
     total = math.prod(dataset.shape[: dataset.ndim - inner])
-    with damage_named(name, "is damaged"):
+    with damage_named(f"{name} is damaged"):
         missing, some = _examine(file, dataset, inner, name)
+    stopped = "was the acquisition stopped?"
     if missing and inner and missing == total:
-        problem = f"none of its {total} patterns was ever written"
-        raise ArchiveError(f"{name}: {problem}; was the acquisition stopped?")
+        raise FileError(f"{name}: none of its {total} patterns was ever written; {stopped}")
     if missing:
         problem = f"{missing} of {total} {'patterns' if inner else 'numbers'} were never written"
-        file.warnings.append(f"{name}: {problem} and read as zeros; was the acquisition stopped?")
+        file.warnings.append(f"{name}: {problem} and read as zeros; {stopped}")
     return some
 
 
@@ -225,25 +220,24 @@ def _examine(
 ) -> tuple[int, np.ndarray]:
     """Return how many entries were not written, and some that were."""
     if problem := _unreadable(dataset):
-        raise ArchiveError(f"{name} {problem}")
+        raise FileError(f"{name} {problem}")
     total = math.prod(dataset.shape[: dataset.ndim - inner])
-    some = spread(total)
+    some, missing = spread(total), 0
     if dataset.is_virtual:
-        return min(total, _missing_of_sources(file, dataset, inner, name, left)), some
-    if dataset.chunks is None:  # contiguous: all or nothing; compact ones have no storage of their own
-        layout = dataset.id.get_create_plist().get_layout()
-        empty = layout == h5py.h5d.CONTIGUOUS and total and dataset.id.get_storage_size() == 0
-        return (total if empty else 0), some
-    if dataset.id.get_num_chunks() == _chunks(dataset.shape, dataset.chunks):
-        return 0, some
-    complete, first = _complete(dataset, inner)
-    return total - complete, first if len(first) else some
+        missing = min(total, _missing_of_sources(file, dataset, inner, name, left))
+    elif dataset.chunks is None:  # contiguous: all or nothing; compact ones have no storage of their own
+        contiguous = dataset.id.get_create_plist().get_layout() == h5py.h5d.CONTIGUOUS
+        missing = total if contiguous and dataset.id.get_storage_size() == 0 else 0
+    elif dataset.id.get_num_chunks() < _chunks(dataset.shape, dataset.chunks):
+        complete, first = _complete(dataset, inner)
+        missing, some = total - complete, first if len(first) else some
+    return missing, some
 
 
 def check_unpacking(
     file: Hdf5Archive, dataset: h5py.Dataset, box: Sequence[slice] = (), left: int = 4
 ) -> None:
-    """Raise ArchiveError if HDF5 would crash on a part of a dataset: ``box`` of its first axes."""
+    """Raise FileError if HDF5 would crash on a part of a dataset: ``box`` of its first axes."""
     if not dataset.is_virtual:
         file.chunks.check(dataset, box)
         return
@@ -283,7 +277,7 @@ def _chunks(shape: tuple[int, ...], chunk: tuple[int, ...]) -> int:
 
 
 def _complete(dataset: h5py.Dataset, inner: int) -> tuple[int, np.ndarray]:
-    """How many entries are whole, and the first of some chunks that hold such."""
+    """How many entries, which may be any number, are whole; the first of some chunks that hold such."""
     chunk_offsets: list[tuple[int, ...]] = []
     dataset.id.chunk_iter(lambda chunk: chunk_offsets.extend([chunk.chunk_offset]))
     outer = dataset.ndim - inner
@@ -298,15 +292,18 @@ def _complete(dataset: h5py.Dataset, inner: int) -> tuple[int, np.ndarray]:
 
 
 def _missing_of_sources(file: Hdf5Archive, dataset: h5py.Dataset, inner: int, name: str, left: int) -> int:
-    """Entries of a virtual dataset that nothing fills; ArchiveError: a source is not there."""
+    """Entries of a virtual dataset that nothing fills; FileError: a source is not there."""
     if left == 0:
-        raise ArchiveError(f"{name}: too many virtual datasets of virtual datasets")
+        raise FileError(f"{name}: too many virtual datasets of virtual datasets")
     entry = max(1, math.prod(dataset.shape[dataset.ndim - inner :]))
     unfilled, lost = dataset.size, 0
     opened: dict[tuple[str, str], h5py.Dataset] = {}
     for source in dataset.virtual_sources():
-        filled = _count_selected(source.vspace)
-        unfilled -= unfilled if filled is None else min(unfilled, filled)
+        try:
+            filled = int(source.vspace.get_select_npoints())
+        except RuntimeError:  # it has no limit, and HDF5 takes what there is
+            filled = unfilled = 0
+        unfilled -= min(unfilled, filled)
         if "%b" in source.file_name or "%b" in source.dset_name:
             file.warnings.append(f"{name}: that {source.file_name} is complete was not checked")
             continue
@@ -315,7 +312,7 @@ def _missing_of_sources(file: Hdf5Archive, dataset: h5py.Dataset, inner: int, na
             opened[which] = _source(file, dataset, source, name)
             label = f"{name}, from {source.file_name},"
             lost += _examine(file, opened[which], inner, label, left - 1)[0]
-        lost += _short(source, opened[which].shape) // entry
+        lost += _short(filled, source.src_space, opened[which].shape) // entry
     return lost + -(-unfilled // entry)
 
 
@@ -325,26 +322,15 @@ def _source(file: Hdf5Archive, dataset: h5py.Dataset, source: h5py.VDSmap, name:
         other = file.open_linked(Path(dataset.file.filename), source.file_name, what)
     target = file.walk(other, source.dset_name)
     if not isinstance(target, h5py.Dataset):
-        raise ArchiveError(f"{what} refers to {source.dset_name} in {source.file_name}, which is not there")
+        raise FileError(f"{what} refers to {source.dset_name} in {source.file_name}, which is not there")
     return target
 
 
-def _count_selected(space: h5py.h5s.SpaceID) -> int | None:
-    """How many numbers a selection holds; None: it has no limit, and HDF5 takes what there is."""
-    try:
-        return int(space.get_select_npoints())
-    except RuntimeError:
-        return None
-
-
-def _short(source: h5py.VDSmap, shape: tuple[int, ...]) -> int:
-    """How many numbers of a source are not there, because it is shorter than was declared."""
-    wanted = _count_selected(source.vspace)
-    if wanted is None:
-        return 0
-    if source.src_space.get_select_type() == h5py.h5s.SEL_ALL:
+def _short(wanted: int, space: h5py.h5s.SpaceID, shape: tuple[int, ...]) -> int:
+    """How many of the numbers that are wanted from a source are not there, because it is too short."""
+    if wanted == 0 or space.get_select_type() == h5py.h5s.SEL_ALL:
         return max(0, wanted - math.prod(shape))
-    first, last = (np.array(bound, dtype=np.int64) for bound in source.src_space.get_select_bounds())
+    first, last = (np.array(bound, dtype=np.int64) for bound in space.get_select_bounds())
     if len(first) != len(shape):
         return wanted
     inside = math.prod(np.clip(np.minimum(last + 1, shape) - first, 0, None))

@@ -12,19 +12,28 @@ HDF5 of PtyLab (``preprocess`` scripts; PtyLab.py, PtyLab.m).
 ``dxd`` the pitch. ``orientation``, 0 to 7, is how PtyLab turns its patterns: 4 transposes, then 2 flips rows
 and 1 columns; a warning names the keys that do it. Files of Fourier ptychography have the same keys, with
 lamps in place of positions: they are refused.
+
+Masters of Dectris detectors (Eiger, Pilatus) with their data in files beside them.
+
+``data_000001`` … (n, H, W) are counts, one after the other, often external links; ``beam_center`` of zero is
+not set; in ``pixel_mask`` 0 is good. There are no positions: they come in ``data.positions_file``, or by
+``data.keys.positions``. The largest number of the dtype (Pilatus: a negative one) marks gaps and broken
+pixels, as in any format.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from ptycho.readers.archive import Archive, ArchiveError
+from ptycho.files.opening import FileError
+from ptycho.readers.archive import Archive
 from ptycho.readers.layout import Layout
 from ptycho.readers.patterns import Patterns
-from ptycho.readers.positions import Placement, in_axes, read_rows
+from ptycho.readers.positions import KEYS, Placement, in_axes, read_mapped, read_rows
 from ptycho.readers.raw_scan import ReadOptions
 from ptycho.readers.values import check_centre, read_plain
 
@@ -40,7 +49,7 @@ def _chunks(file: Archive) -> list[str]:
         if data is not None and 0 not in (data.shape or (0,)):
             chunks.append(f"chunks/{name}")
     if not chunks:
-        raise ArchiveError(f"chunks holds no patterns; it has {file.listed()}")
+        raise FileError(f"chunks holds no patterns; it has {file.listed()}")
     return chunks
 
 
@@ -52,7 +61,7 @@ def _positions(file: Archive, options: ReadOptions, source: Patterns) -> Placeme
         listed = read_rows(file, file.need("positions", key), options, (count,))
         if len(listed.positions) != count:
             wanted = f"must be ({count}, 2), a line for each pattern"
-            raise ArchiveError(f"{key} holds {len(listed.positions)} positions; {wanted}")
+            raise FileError(f"{key} holds {len(listed.positions)} positions; {wanted}")
         placements.append(listed)
     unit, many = placements[0].unit, len(placements)
     file.notes.append(f"positions: of {many} chunks, row is y, col is x, the probe's, in {unit}")
@@ -73,8 +82,8 @@ def _more(file: Archive, source: Patterns, values: dict[str, Any]) -> dict[str, 
     propagation = file.text("meta/propagation") or file.text("info/propagation")
     if propagation not in (None, "farfield"):
         file.warnings.append(f"propagation={propagation}: only the far field is reconstructed here")
-    good = values["good"]
-    return {"zero_frequency": _centre(file, source), "good": _own_weights(file) if good is None else good}
+    good = values["good"] if "good" in values else _own_weights(file)
+    return {"zero_frequency": _centre(file, source), "good": good}
 
 
 def _centre(file: Archive, source: Patterns) -> str | tuple[float, float] | None:
@@ -126,7 +135,7 @@ def _encoder(file: Archive, options: ReadOptions, source: Patterns) -> Placement
 def _ptylab_check(file: Archive, source: Patterns, values: dict[str, Any]) -> dict[str, Any]:
     lamps = [key for key in FOURIER if file.holds(key)]
     if "zled" in lamps or len(lamps) > 1:
-        raise ArchiveError(f"has {', '.join(lamps)}: Fourier ptychography, which is not read")
+        raise FileError(f"has {', '.join(lamps)}: Fourier ptychography, which is not read")
     code = int(read_plain(file, "orientation") or 0)
     if 0 < code < 8:
         keys = " ".join(key for bit, key in TURNS.items() if code & bit)
@@ -146,4 +155,80 @@ PTYLAB = Layout(
     positions=_encoder,
     more=_ptylab_check,
     options=("unit", "axes"),
+)
+
+
+GROUPS = ("entry/data", "entry")
+BLOCK = re.compile(r"data_(\d{6})")
+DETECTOR = "entry/instrument/detector"
+SPECIFIC, BEAM = f"{DETECTOR}/detectorSpecific", "entry/instrument/beam"
+BEAM_CENTRE = (f"{DETECTOR}/beam_center_y", f"{DETECTOR}/beam_center_x")
+
+
+def _blocks(file: Archive) -> list[str]:
+    """The keys ``data_000001`` … of the first group that has such, in their order."""
+    listed = (
+        [f"{group}/{name}" for name in file.children(group) if BLOCK.fullmatch(name)] for group in GROUPS
+    )
+    return next((keys for keys in listed if keys), [])
+
+
+def _blocks_in_order(file: Archive) -> Patterns:
+    keys = _blocks(file)
+    if not keys:
+        return file.patterns(file.need("patterns", "entry/data/data", "entry/data/data_000001"))
+    numbers = [int(key[-6:]) for key in keys]
+    gaps = sorted(set(range(numbers[0], numbers[-1])) - set(numbers))
+    if gaps:
+        raise FileError(
+            f"has {keys[0]} to {keys[-1]}, but not {', '.join(f'data_{k:06d}' for k in gaps[:5])}"
+        )
+    return file.patterns(*keys)
+
+
+def _eiger_check(file: Archive, source: Patterns, values: dict[str, Any]) -> dict[str, Any]:
+    """Warn of another number of patterns than is announced, and of counts at which the detector saturates."""
+    images, triggers = read_plain(file, f"{SPECIFIC}/nimages"), read_plain(file, f"{SPECIFIC}/ntrigger")
+    if images is not None and images * (triggers or 1) != source.shape[0]:
+        file.warnings.append(
+            f"the master announces {images * (triggers or 1):g} patterns, and there are {source.shape[0]}"
+        )
+    limit = read_plain(file, f"{SPECIFIC}/saturation_value", f"{SPECIFIC}/countrate_correction_count_cutoff")
+    good = values.get("good")
+    fits = good is None or good.shape == source.shape[1:]
+    if limit is None or not fits or source.dtype.kind not in "iu":
+        return {}
+    frames = np.concatenate(list(source.samples()))
+    frames = np.where((frames < np.iinfo(source.dtype).max) & (True if good is None else good), frames, 0)
+    peak = int(frames.max(initial=0))
+    file.notes.append(f"the detector saturates at {limit:g} counts; the inspected patterns reach {peak}")
+    if peak >= limit > 0:
+        file.warnings.append(
+            f"counts reach {peak}, and the detector saturates at {limit:g}; add data.saturation={limit:g}"
+        )
+    return {}
+
+
+def _centre_if_set(file: Archive) -> Layout:
+    """Without a centre of zero, which was not set."""
+    unset = [read_plain(file, key) for key in BEAM_CENTRE] == [0, 0]
+    return replace(EIGER, centre=()) if unset else EIGER
+
+
+EIGER = Layout(
+    name="eiger",
+    detect=lambda file: bool(_blocks(file)) or file.holds("entry/data/data", SPECIFIC),
+    patterns=_blocks_in_order,
+    centre=BEAM_CENTRE,
+    energy=(f"{SPECIFIC}/photon_energy", f"{BEAM}/incident_energy"),
+    wavelength=(f"{BEAM}/incident_wavelength", f"{DETECTOR}/incident_wavelength"),
+    wavelength_unit="angstrom",
+    distance=(f"{DETECTOR}/detector_distance", f"{DETECTOR}/distance"),
+    pixel=(f"{DETECTOR}/y_pixel_size", f"{DETECTOR}/x_pixel_size"),
+    masks={f"{SPECIFIC}/pixel_mask": "bad", f"{DETECTOR}/pixel_mask": "bad"},
+    positions=read_mapped,
+    variant=_centre_if_set,
+    more=_eiger_check,
+    options=("keys", "unit", "axes", "positions_file"),
+    keys=KEYS,
 )

@@ -16,9 +16,10 @@ import h5py
 import numpy as np
 
 from ptycho.config import ConfigError
-from ptycho.readers.archive import DAMAGE, Archive, ArchiveError, describe_error
+from ptycho.files.opening import FileError, damage_named, describe_error, faults_of
+from ptycho.readers.archive import DAMAGE, Archive
 from ptycho.readers.hdf5_checks import check_unpacking, examine
-from ptycho.readers.patterns import Joined, Patterns, View, spread
+from ptycho.readers.patterns import Joined, Patterns, View, as_list, spread
 
 if TYPE_CHECKING:
     from ptycho.readers.hdf5 import Hdf5Archive
@@ -33,18 +34,17 @@ class Hdf5Patterns(Patterns):
     """
 
     def __init__(self, file: Hdf5Archive, key: str, dataset: h5py.Dataset, inspected: np.ndarray) -> None:
-        self._file, self.dataset, self._inspected = file, dataset, inspected
+        self.file, self.dataset, self._inspected = file, dataset, inspected
         self.label = self.key = key
-        self.shape = (math.prod(dataset.shape[:-2]), *dataset.shape[-2:])
+        self.shape, self.grid = as_list(key, dataset.shape, dataset.dtype)
         self.dtype = dataset.dtype.newbyteorder("=")
-        self.grid = dataset.shape[:2] if dataset.ndim == 4 else None
 
     def samples(self) -> Iterator[np.ndarray]:
         """Yield a few patterns that were written, one at a time, ``(1, H, W)`` each."""
         return (self.read(np.array([frame])) for frame in self._inspected)
 
     def close(self) -> None:
-        self._file.close()
+        self.file.close()
 
     def fill(self, first: int, into: np.ndarray) -> None:
         most, line, outer = len(into), self.dataset.shape[-3], self.dataset.ndim - 2
@@ -53,14 +53,14 @@ class Hdf5Patterns(Patterns):
             count = min(most, len(into), line - start)  # a reading stays within a line of a raster
             try:
                 part = slice(start, start + count)
-                check_unpacking(self._file, self.dataset, [slice(row, row + 1), part][-outer:])
+                check_unpacking(self.file, self.dataset, [slice(row, row + 1), part][-outer:])
                 self.dataset.read_direct(into[:count], (row, part)[-outer:])
             except DAMAGE as error:  # or the file was closed
                 if count > 1:
                     most = 1  # to name the one that is damaged
                     continue
                 problem = f"pattern {first} cannot be read ({describe_error(error)})"
-                raise ConfigError(f"{self._file.path}: {self.key}: {problem}") from error
+                raise ConfigError(f"{self.file.path}: {self.key}: {problem}") from error
             first, into = first + count, into[count:]
 
 
@@ -69,10 +69,13 @@ def open_patterns(file: Hdf5Archive, *keys: str, cache: int = 2**27) -> Patterns
 
     ``cache``: bytes of unpacked chunks that are kept, of all datasets together.
     """
-    datasets = {key: _fitting(file, key) for key in keys}
+    file.require(*keys)
+    datasets = {key: dataset for key in keys if (dataset := file.dataset(key)) is not None}
+    for key, dataset in datasets.items():
+        as_list(key, dataset.shape, dataset.dtype)
     kinds = {(dataset.dtype, dataset.shape[-2:]) for dataset in datasets.values()}
     if len(kinds) > 1:
-        raise ArchiveError(f"{', '.join(keys)} differ in dtype or detector: {', '.join(map(str, kinds))}")
+        raise FileError(f"{', '.join(keys)} differ in dtype or detector: {', '.join(map(str, kinds))}")
     looked = [examine(file, dataset, key, inner=2) for key, dataset in datasets.items()]
     count = len(datasets)
     few = np.bincount(spread(count), minlength=count) * max(1, 4 // count)  # to inspect, of each dataset
@@ -85,26 +88,6 @@ def open_patterns(file: Hdf5Archive, *keys: str, cache: int = 2**27) -> Patterns
     more = f", … ({count} datasets)" if count > 3 else ""
     file.notes.append(f"patterns: {shapes}{more} of {source.dtype}")
     return source
-
-
-def _fitting(file: Hdf5Archive, key: str, most: int = 2**30) -> h5py.Dataset:
-    """Return the dataset at ``key`` if it can be patterns of ``most`` bytes."""
-    file.require(key)
-    dataset = file.dataset(key)
-    assert dataset is not None
-    shape, problem = dataset.shape, ""
-    if shape is None or len(shape) not in (3, 4):
-        wanted = "must be (patterns, rows, columns) or a raster (A, B, rows, columns)"
-        problem = f"has shape {shape}; {wanted}"
-    elif 0 in shape:
-        problem = f"{shape} holds no patterns"
-    elif dataset.dtype.kind not in "fiu":
-        problem = f"{shape} is {dataset.dtype}; must be real numbers"
-    elif math.prod(shape[-2:]) * dataset.dtype.itemsize > most:
-        problem = f"{shape} has patterns of more than {most} bytes"
-    if problem:
-        raise ArchiveError(f"{key} {problem}")
-    return dataset
 
 
 def _cached(dataset: h5py.Dataset, share: int) -> h5py.Dataset:
@@ -166,7 +149,8 @@ class MatlabPatterns(View):
         if not self._last:
             into[:] = self.source.read(part).swapaxes(-1, -2)
             return
-        try:
-            into[:] = self._stored.dataset[..., part].T
-        except DAMAGE as error:
-            raise ConfigError(f"{self.label}: cannot be read ({describe_error(error)})") from error
+        dataset, file = self._stored.dataset, self._stored.file
+        with faults_of(f"{file.path}: {self.key}"), damage_named("cannot be read"):
+            box = [slice(0, dataset.shape[0]), slice(0, dataset.shape[1]), part]
+            check_unpacking(file, dataset, box)
+            into[:] = dataset[..., part].T

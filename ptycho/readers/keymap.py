@@ -9,7 +9,6 @@ raster; **(row, col)** unless ``data.position_axes=xy``, increasing with the ind
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -19,16 +18,16 @@ from typing import Any
 import numpy as np
 
 from ptycho.config import ConfigError
-from ptycho.readers.archive import Archive, ArchiveError
+from ptycho.files.opening import FileError
+from ptycho.readers.archive import Archive
 from ptycho.readers.layout import Layout
-from ptycho.readers.patterns import Patterns
+from ptycho.readers.patterns import Patterns, largest
 from ptycho.readers.places import check_keys, open_archive, place_scan
 from ptycho.readers.positions import KEYS as POSITIONS
 from ptycho.readers.positions import Axis, complete, read_mapped, step_m
 from ptycho.readers.raw_scan import RawScan, ReadOptions
 from ptycho.readers.values import read_good
 
-NAMES = {"HDF5": "hdf5", "NPZ": "npz"}
 PATTERNS = ("entry/data/data", "exchange/data", "entry/measurement/Eiger/data", "diffamp")
 VALUES = ("probe", "object", "good", "bad", "dark", "flat", "energy_eV", "distance_m", "detector_pixel_m")
 KEYS = ("patterns", *POSITIONS, *VALUES)
@@ -38,9 +37,7 @@ def read(path: str | Path, options: ReadOptions) -> RawScan:
     """Read a scan from a file, or two, by the paths in ``options.keys``."""
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(open_archive(options.patterns_file or path, options))
-        table = _table(
-            options.keys, NAMES.get(file.kind, "tiff"), largest(file) if options.raster is not None else []
-        )
+        table = _table(options.keys, file.kind.lower(), _largest(file) if options.raster is not None else [])
         options.refuse_unused(path, table.name, *table.options)
         check_keys(path, options, KEYS)
         source = table.source(file)
@@ -62,11 +59,11 @@ def _table(keys: Mapping[str, str], name: str, others: list[str]) -> Layout:
         return tuple(keys[name] for name in names if name in keys)
 
     def good(file: Archive, source: Patterns, values: dict[str, Any]) -> dict[str, Any]:
-        masks = {keys[kind]: read_good(file, keys[kind], kind) for kind in ("good", "bad") if kind in keys}
+        masks = {keys[kind]: read_good(file, {keys[kind]: kind}) for kind in ("good", "bad") if kind in keys}
         given = {key: mask for key, mask in masks.items() if mask is not None}
         if len({mask.shape for mask in given.values()}) > 1:
             shapes = " and ".join(f"{key} {mask.shape}" for key, mask in given.items())
-            raise ArchiveError(f"{shapes} must have one shape")
+            raise FileError(f"{shapes} must have one shape")
         return {"good": np.logical_and.reduce(list(given.values())) if given else None}
 
     return Layout(
@@ -85,14 +82,12 @@ def _table(keys: Mapping[str, str], name: str, others: list[str]) -> Layout:
     )
 
 
-def largest(file: Archive, most: int = 2000) -> list[str]:
-    """Return the key of the largest array of three or four axes, in a list; ``most`` arrays are inspected."""
-    sizes = {}
-    for key in file.names(most):
-        entry = file.noted(partial(file.entry, key))
-        if entry is not None and entry.shape is not None and len(entry.shape) in (3, 4):
-            sizes[key] = math.prod(entry.shape)
-    return [max(sizes, key=sizes.__getitem__)] if sizes else []
+def _largest(file: Archive, most: int = 2000) -> list[str]:
+    """Return the key of the largest array of patterns, if any; ``most`` arrays are inspected."""
+    entries = {key: file.noted(partial(file.entry, key)) for key in file.names(most)}
+    with contextlib.suppress(FileError):
+        return [largest({key: entry.shape for key, entry in entries.items() if entry is not None})]
+    return []
 
 
 WITH_AXES = "4dstem"
@@ -115,7 +110,7 @@ def _find_axes(file: Archive) -> tuple[str, list[Axis]] | None:
 
     HyperSpy has groups ``axis-0 …`` beside ``data``, EMD arrays ``dim1 …``, emdfile ``dim0 …``.
     """
-    for key in largest(file):
+    for key in _largest(file):
         entry, group = file.entry(key), key.rpartition("/")[0]
         numbers = range(0 if entry is None or entry.shape is None else len(entry.shape) - 2)
         if file.holds(f"{group}/axis-0"):
@@ -134,6 +129,6 @@ def _axis(file: Archive, key: str, scale: str = "") -> Axis:
     return float(size), file.text(f"{key}@units") or ""
 
 
-HDF5 = Layout(name=NAMES["HDF5"], detect=lambda file: file.holds_any(*PATTERNS), read=read)
-NPZ = Layout(name=NAMES["NPZ"], read=read)
+HDF5 = Layout(name="hdf5", detect=lambda file: file.holds_any(*PATTERNS), read=read)
+NPZ = Layout(name="npz", read=read)
 AXES = Layout(name=WITH_AXES, detect=lambda file: _find_axes(file) is not None, read=read_axes)

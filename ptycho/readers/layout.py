@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ptycho.config.waves import electron_wavelength_m, photon_energy_eV
-from ptycho.readers.archive import Archive, ArchiveError
+from ptycho.files.opening import FileError
+from ptycho.readers.archive import Archive
 from ptycho.readers.patterns import Patterns
 from ptycho.readers.positions import Placement
 from ptycho.readers.raw_scan import RawScan, ReadOptions
@@ -35,7 +35,7 @@ Keys = tuple[str, ...]
 
 
 def without_positions(file: Archive, options: ReadOptions, source: Patterns) -> Placement:
-    raise ArchiveError("has no positions; add data.positions_file=, a product, or a table (CSV, TXT, NPY)")
+    raise FileError("has no positions; add data.positions_file=, a product, or a table (CSV, TXT, NPY)")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -102,17 +102,18 @@ class Layout:
         return file.patterns(file.need("patterns", *self.patterns), any_order=self.any_order)
 
     def values(self, file: Archive, source: Patterns) -> dict[str, Any]:
-        """Return attributes of a :class:`~ptycho.readers.raw_scan.RawScan`; None: the file has no value."""
+        """Return attributes of a :class:`~ptycho.readers.raw_scan.RawScan`, those that are known."""
         row, col = (read_plain(file, key) for key in self.centre) if self.centre else (None, None)
+        domain = self.domain if callable(self.domain) else partial(find_domain, said=self.domain)
         values = {
-            "domain": file.noted(lambda: self._domain(file, source)),
+            "domain": file.noted(lambda: domain(file, source)),
             "zero_frequency": self.zero_frequency or check_centre(file, source, row, col),
             **self.described(file),
         }
         return values | (file.noted(lambda: self.more(file, source, values)) or {})
 
     def described(self, file: Archive) -> dict[str, Any]:
-        """Return the attributes that need no patterns."""
+        """Return the attributes that are known and need no patterns."""
         centre = tuple(read_plain(file, key) for key in self.object_centre)
         readers: dict[str, Callable[[], Any]] = {
             "energy_eV": lambda: self._energy(file),
@@ -122,22 +123,17 @@ class Layout:
             "probe_pixel_m": lambda: read_pair(file, OBJECT_PIXEL, *self.probe_pixel),
             "object": lambda: read_object(file, file.first(*self.object)),
             "object_pixel_m": lambda: read_pair(file, OBJECT_PIXEL, *self.object_pixel),
-            "object_centre_m": lambda: None if None in centre or not centre else centre,
-            "good": lambda: self._good(file),
+            "object_centre_m": lambda: None if None in centre else centre or None,
+            "good": lambda: read_good(file, self.masks),
             "dark": lambda: read_frame(file, file.first(*self.dark)),
             "flat": lambda: read_frame(file, file.first(*self.flat)),
         }
-        values = {name: file.noted(read) for name, read in readers.items() if name not in file.stated}
-        return values | dict(file.stated)
-
-    def _good(self, file: Archive) -> np.ndarray | None:
-        mask = file.first(*self.masks)
-        return None if mask is None else read_good(file, mask, self.masks[mask])
-
-    def _domain(self, file: Archive, source: Patterns) -> str | None:
-        if callable(self.domain):
-            return self.domain(file, source)
-        return find_domain(file, source, self.domain)
+        values = {
+            name: file.noted(read, needed=name == "good")
+            for name, read in readers.items()
+            if name not in file.stated
+        }
+        return {name: value for name, value in values.items() if value is not None} | dict(file.stated)
 
     def _energy(self, file: Archive) -> float | None:
         """Return the photon energy in eV, from ``h·c/λ`` or that of electrons, if need be."""

@@ -8,6 +8,7 @@ last. An array in Fortran order is the reversed array in C order.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 import zlib
@@ -15,13 +16,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import IO
+from zipfile import ZIP_STORED
 
 import numpy as np
 
-from ptycho.config import ConfigError
 from ptycho.files.file_array import FileArray
-from ptycho.files.npz import Header, NpzError, NpzFile
-from ptycho.readers.archive import Archive, ArchiveError, Entry, UnusableError, describe_error
+from ptycho.files.npz import Header, NpzFile
+from ptycho.files.opening import FileError, damage_named, faults_of
+from ptycho.readers.archive import Archive, Entry, UnusableError
 from ptycho.readers.patterns import Patterns
 from ptycho.readers.raw_scan import ReadOptions
 
@@ -33,10 +35,8 @@ class NpzArchive(Archive):
 
     def __init__(self, path: str | Path, options: ReadOptions | None = None) -> None:
         super().__init__(path, options)
-        try:
+        with faults_of(path):
             self.file = NpzFile(path)
-        except NpzError as error:
-            raise ConfigError(f"{path}: {describe_error(error)}") from error
 
     def close(self) -> None:
         self.file.close()
@@ -47,29 +47,27 @@ class NpzArchive(Archive):
     def entry(self, key: str) -> Entry | None:
         if not self.holds(key):
             return None
-        try:
+        with contextlib.suppress(FileError):
             header = self.file.header(_member(key), "bcfiu")
             return Entry(header.shape, header.dtype)
-        except NpzError:
-            return Entry(None, None)
+        return Entry(None, None)
 
     def names(self, most: int) -> list[str]:
         return self.file.keys[:most]
 
     def text(self, key: str, most_bytes: int = 1000) -> str | None:
-        try:
+        with contextlib.suppress(FileError):
             header = self.header(key, "U") if self.holds(key) else None
-        except ArchiveError:
-            return None
-        short = header is not None and header.shape == () and 0 < header.dtype.itemsize < most_bytes
-        return str(self.file.read(header)) if header and short else None
+            if header and header.shape == () and 0 < header.dtype.itemsize < most_bytes:
+                return str(self.file.read(header))
+        return None
 
-    def load(self, key: str, kinds: str) -> np.ndarray | None:
+    def read(self, key: str, kinds: str = "fiu") -> np.ndarray | None:
         if not self.holds(key):
             return None
         try:
             return self.file.read(self.header(key, kinds))
-        except (NpzError, ArchiveError) as error:
+        except FileError as error:
             raise UnusableError(str(error)) from error
 
     def patterns(self, *keys: str, any_order: bool = False) -> Patterns:
@@ -83,13 +81,10 @@ class NpzArchive(Archive):
         return source
 
     def header(self, key: str, kinds: str) -> Header:
-        """What the member at ``key`` declares; ArchiveError: it is repeated, damaged, or of another kind."""
-        try:
-            if _member(key) in self.file.repeated:
-                raise NpzError(f"{key} is there more than once")
-            return self.file.header(_member(key), kinds)
-        except NpzError as error:
-            raise ArchiveError(str(error)) from error
+        """What the member at ``key`` declares; FileError: it is repeated, damaged, or of another kind."""
+        if _member(key) in self.file.repeated:
+            raise FileError(f"{key} is there more than once")
+        return self.file.header(_member(key), kinds)
 
 
 def _member(key: str) -> str:
@@ -107,7 +102,7 @@ def _listed(header: Header, raster: bool) -> Header:
     if raster and len(shape) == 4 and not header.fortran:
         shape = (shape[0] * shape[1], *shape[2:])
     if len(shape) != 3 or 0 in shape:
-        raise ArchiveError(f"{header.key} has shape {header.shape}; must be (patterns, rows, columns)")
+        raise FileError(f"{header.key} has shape {header.shape}; must be (patterns, rows, columns)")
     return replace(header, shape=shape)
 
 
@@ -152,15 +147,13 @@ class NpzPatterns(Patterns):
         return NpzPatterns(self.path, self._stored, "hwp", scratch=self._scratch) if turned else self
 
     def fill(self, first: int, into: np.ndarray) -> None:
-        try:
+        with faults_of(f"{self.path}: {self.key}"), damage_named("cannot be read"):
             self._array = self._open() if self._array is None else self._array
             patterns = self._array[first : first + len(into)]
             if isinstance(self._array, FileArray):
                 self._check(first, patterns)
                 patterns = patterns.swapaxes(1, 2) if self._axes == [0, 2, 1] else patterns
-        except (NpzError, OSError) as error:
-            raise ConfigError(f"{self.path}: {self.key} cannot be read ({describe_error(error)})") from error
-        into[:] = patterns
+            into[:] = patterns
 
     def samples(self) -> Iterator[np.ndarray]:
         """Yield the numbers in the order of the file, in blocks ``(j, …)``, whichever pattern has them."""
@@ -175,7 +168,7 @@ class NpzPatterns(Patterns):
     def _open(self) -> FileArray | np.memmap:
         header = self._header
         with NpzFile(self.path) as archive:
-            if not header.stored or self._axes[0] != 0:
+            if header.info.compress_type != ZIP_STORED or self._axes[0] != 0:
                 return self._copy(archive)
             start = archive.position(header)
         self._file = self.path.open("rb")
@@ -208,4 +201,4 @@ class NpzPatterns(Patterns):
             return
         self._sum, self._summed = zlib.crc32(patterns.data, self._sum), first + len(patterns)
         if self._summed == self.shape[0] and self._sum != self._header.info.CRC:
-            raise NpzError("its checksum does not fit; the file is damaged, copy it anew")
+            raise FileError("its checksum does not fit; the file is damaged, copy it anew")

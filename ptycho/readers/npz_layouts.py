@@ -32,7 +32,8 @@ from typing import Any
 
 import numpy as np
 
-from ptycho.readers.archive import Archive, ArchiveError
+from ptycho.files.opening import FileError
+from ptycho.readers.archive import Archive
 from ptycho.readers.layout import Layout
 from ptycho.readers.npz import NpzArchive, NpzPatterns
 from ptycho.readers.patterns import Patterns, View
@@ -86,7 +87,7 @@ def _domain(file: Archive, source: Patterns) -> str | None:
 def _more(file: Archive, source: Patterns, values: dict[str, Any]) -> dict[str, Any]:
     if file.holds("_metadata"):
         file.notes.append("_metadata is not read")
-    good = file.noted(lambda: read_good(file, file.first("bad_pixels"), "bad", False))
+    good = file.noted(lambda: read_good(file, {"bad_pixels": "bad"}))
     if good is not None and good.shape not in (source.shape[1:], source.shape[:2]):
         file.notes.append(f"bad_pixels {good.shape} is ignored: must be {source.shape[1:]}")
         good = None
@@ -134,7 +135,7 @@ def _of_first_object(
     """
     count, N, _ = source.shape
     if len(positions) != count:
-        raise ArchiveError(f"positions: {len(positions)} of {count} patterns; must be as many")
+        raise FileError(f"positions: {len(positions)} of {count} patterns; must be as many")
     rows = np.flatnonzero(image == image[0])
     if len(rows) < len(image):
         others = f"holds patterns of {len(np.unique(image))} objects"
@@ -144,7 +145,7 @@ def _of_first_object(
     if objects is not None and unit == "px":
         fits = objects.size and (objects.ndim == 3 or objects.shape[3:] == (1,))
         if not fits or not 0 <= image[0] < len(objects):
-            raise ArchiveError(f"{key} has shape {objects.shape}; must be (I, M, M), with object {image[0]}")
+            raise FileError(f"{key} has shape {objects.shape}; must be (I, M, M), with object {image[0]}")
         truth = objects[image[0]].reshape(objects.shape[1:3]).astype(np.complex64)
         row, col = np.array(truth.shape) / 2 - N // 2
         values = {"object": truth, "object_centre_m": (float(row), float(col))}
@@ -192,7 +193,7 @@ def _channels(file: Archive) -> Patterns:
     header = file.header("diffraction", "fiu")
     if len(header.shape) != 4 or 0 in header.shape or header.shape[1] != header.shape[2] or header.fortran:
         order = "Fortran order" if header.fortran else f"shape {header.shape}"
-        raise ArchiveError(f"diffraction has {order}; must be (G, N, N, C), in C order")
+        raise FileError(f"diffraction has {order}; must be (G, N, N, C), in C order")
     G, N, _, C = header.shape
     file.notes.append(f"patterns: diffraction {header.shape} of {header.dtype}")
     return Channels(NpzPatterns(file.path, replace(header, shape=(G, N, N * C))), C)
@@ -200,25 +201,23 @@ def _channels(file: Archive) -> Patterns:
 
 def _published_positions(file: Archive, options: ReadOptions, source: Patterns) -> Placement:
     if file.holds("YY_full") and not file.holds("YY_ground_truth"):
-        raise ArchiveError(
+        raise FileError(
             "is a training split of the published program (YY_full without YY_ground_truth): its patterns "
             "are shuffled and coords_offsets is not, so that they have no positions; use its test.npz"
         )
     assert isinstance(source, Channels)
     (count, N, _), C = source.shape, source.channels
     wanted = (count // C, 1, 2, C)
-    middles = read_array(file, "coords_offsets", needed=True)
+    middles = read_array(file, "coords_offsets")
     if middles is None or middles.shape != wanted:
         shape = None if middles is None else middles.shape
-        raise ArchiveError(f"coords_offsets has shape {shape}; must be (G, 1, 2, C) = {wanted}")
+        raise FileError(f"coords_offsets has shape {shape}; must be (G, 1, 2, C) = {wanted}")
     listed = middles[:, 0].transpose(0, 2, 1)  # (G, C, 2)
     whole = file.entry("YY_full")
     if whole is not None and whole.shape:
         images = whole.shape[0]
         if not images or len(listed) % images:
-            raise ArchiveError(
-                f"YY_full has shape {whole.shape}: its images do not share {len(listed)} groups"
-            )
+            raise FileError(f"YY_full has shape {whole.shape}: its images do not share {len(listed)} groups")
     else:  # as often as the list has its first position in a row
         same = np.all(listed == listed[:1], axis=(1, 2))
         images = 1 if same.all() or len(listed) % int(np.argmin(same)) else int(np.argmin(same))

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import itertools
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ptycho.files.file_array import gather
-from ptycho.readers.raw_scan import PatternSource
+from ptycho.files.opening import FileError
 
 if TYPE_CHECKING:
     from ptycho.readers.archive import Archive
+    from ptycho.readers.raw_scan import PatternSource
 
 
 class Patterns(ABC):
@@ -23,12 +25,14 @@ class Patterns(ABC):
         label, key: what to call them in an error, and where they are in the file.
         grid: ``(A, B)`` of a single raster; None: a list.
         columns_first: a raster ``[a, b]`` of positions is run through along ``a`` first, as MATLAB stores it.
+        step_m: of a raster along rows and along columns; None: it is not stated.
     """
 
     label: str = ""
     key: str = ""
     grid: tuple[int, int] | None = None
     columns_first: bool = False
+    step_m: tuple[float, float] | None = None
     shape: tuple[int, int, int]
     dtype: np.dtype
 
@@ -114,6 +118,32 @@ class Selected(View):
 
     def fill(self, first: int, into: np.ndarray) -> None:
         into[:] = self.source.read(self._rows[first : first + len(into)])
+
+
+def as_list(
+    name: str, shape: tuple[int, ...] | None, dtype: np.dtype, most: int = 2**30
+) -> tuple[tuple[int, int, int], tuple[int, int] | None]:
+    """Return ``(J, H, W)`` of patterns ``(J, H, W)`` or ``(A, B, H, W)``, and the raster; None: a list.
+
+    FileError: ``name`` has other axes, none that hold anything, other numbers, or patterns of more than
+    ``most`` bytes.
+    """
+    if shape is None or len(shape) not in (3, 4) or 0 in shape:
+        wanted = "(patterns, rows, columns) or a raster (A, B, rows, columns)"
+        raise FileError(f"{name} has shape {shape}; must be {wanted}")
+    if dtype.kind not in "fiu":
+        raise FileError(f"{name} {shape} is {dtype}; must be real numbers")
+    if math.prod(shape[-2:]) * dtype.itemsize > most:
+        raise FileError(f"{name} {shape} has patterns of more than {most} bytes")
+    return (math.prod(shape[:-2]), shape[-2], shape[-1]), (shape[0], shape[1]) if len(shape) == 4 else None
+
+
+def largest(shapes: Mapping[Any, tuple[int, ...] | None]) -> Any:
+    """Return the key of the largest array of three or four axes; FileError: there is none."""
+    sizes = {key: math.prod(shape) for key, shape in shapes.items() if shape and len(shape) in (3, 4)}
+    if not sizes:
+        raise FileError("holds no array of three or four axes")
+    return max(sizes, key=sizes.__getitem__)
 
 
 def spread(count: int, most: int = 4) -> np.ndarray:

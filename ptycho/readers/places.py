@@ -14,9 +14,10 @@ import numpy as np
 
 from ptycho.config import ConfigError
 from ptycho.config.waves import conjugate_pitch_m
+from ptycho.files.opening import FileError
 from ptycho.files.text import shown
 from ptycho.readers import cxi, positions_table
-from ptycho.readers.archive import Archive, ArchiveError, container_of
+from ptycho.readers.archive import Archive, container_of
 from ptycho.readers.hdf5 import Hdf5Archive
 from ptycho.readers.layout import Layout
 from ptycho.readers.npz import NpzArchive
@@ -63,7 +64,7 @@ def place_scan(
     ``values``: attributes of a :class:`RawScan`; those that come with the positions are put in their place.
     ConfigError: one line with every problem.
     """
-    positioned = file.noted(partial(_positioned, file, layout, options, source, values))
+    positioned = file.noted(partial(_positioned, file, layout, options, source, values), needed=True)
     if positioned is None and not file.problems:
         file.complain("lacks positions; add data.positions_file=")
     shape = None if positioned is None else positioned[0].shape[1:]
@@ -96,8 +97,7 @@ def _placement(file: Archive, layout: Layout, options: ReadOptions, source: Patt
     raster, table = options.raster, options.positions_file
     if raster is not None:
         file.notes.append(raster.text)
-        grid = source.grid, source.columns_first
-        return Placement(raster_positions(raster, source.shape[0], *grid, file.path), "m")
+        return Placement(raster_positions(raster, source, file.path), "m")
     if not table:
         return layout.positions(file, options, source)
     name, _ = container_of(table, "data.positions_file=")
@@ -107,7 +107,7 @@ def _placement(file: Archive, layout: Layout, options: ReadOptions, source: Patt
         file.notes += notes
         return listed
     with kind(table, options) as other:
-        placement = other.noted(lambda: _read_second(other, options, source))
+        placement = other.noted(lambda: _read_second(other, options, source), needed=True)
         file.absorb(other)
     return placement
 
@@ -126,7 +126,7 @@ def _read_second(file: Archive, options: ReadOptions, source: Patterns) -> Place
     if file.holds(*PP):
         return read_columns_of_pp(file, options, source)
     held = file.listed()
-    raise ArchiveError(f"has no positions of a known layout; add data.keys.positions=; it has {held}")
+    raise FileError(f"has no positions of a known layout; add data.keys.positions=; it has {held}")
 
 
 def join(
@@ -165,7 +165,7 @@ def _is_one_order(file: Archive, mine: np.ndarray, theirs: np.ndarray) -> bool:
         return True
     if twice[0]:
         both = f"{len(mine)} patterns and {len(theirs)} positions"
-        raise ArchiveError(f"{both} have numbers that repeat; give each a number of its own")
+        raise FileError(f"{both} have numbers that repeat; give each a number of its own")
     if twice[1]:
         share = f"{twice[1]} of {len(theirs)} positions"
         file.warnings.append(f"{share} are of patterns that have another; are they right?")
@@ -177,12 +177,12 @@ def _pair_by_number(file: Archive, mine: np.ndarray, theirs: np.ndarray) -> tupl
     order = np.argsort(mine)
     at = np.minimum(np.searchsorted(mine, theirs, sorter=order), len(mine) - 1)
     which = np.flatnonzero(mine[order[at]] == theirs)
-    along = np.argsort(order[at[which]], kind="stable")
-    rows, which = order[at[which]][along], which[along]
+    which = which[np.argsort(order[at[which]], kind="stable")]
+    rows = order[at[which]]
     left = f"{len(mine) - len(np.unique(rows))} of {len(mine)} patterns"
     if not len(rows):
         ranges = f"{mine.min()} to {mine.max()}, those of the positions {theirs.min()} to {theirs.max()}"
-        raise ArchiveError(f"no pattern has a position: the numbers of the patterns are {ranges}")
+        raise FileError(f"no pattern has a position: the numbers of the patterns are {ranges}")
     if len(rows) < len(theirs):
         lost = f"{len(theirs) - len(rows)} of {len(theirs)} positions"
         file.warnings.append(f"{left} and {lost} are excluded: no partner")
@@ -254,7 +254,7 @@ def paired(
         message = f"{source.label} holds {count} patterns, and there are {places} positions; exclude those "
         message += f"that have no counterpart: data.frames={both} takes the first ones"
         drop = f", data.drop=[…] {count - places} patterns by their numbers" if count > places else ""
-        raise ArchiveError(message + drop)
+        raise FileError(message + drop)
     if not choice.growing:
         what = (
             f"{places} positions have no pattern" if places > count else f"{count} patterns have no position"

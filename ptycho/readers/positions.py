@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from ptycho.config import ConfigError
-from ptycho.readers.archive import Archive, ArchiveError
+from ptycho.files.opening import FileError
+from ptycho.readers.archive import Archive
 from ptycho.readers.patterns import Patterns
 from ptycho.readers.raw_scan import UNITS, Raster, ReadOptions
 from ptycho.readers.values import LENGTHS, read_array, read_unit
@@ -49,7 +50,7 @@ def read_lengths(file: Archive, key: str, options: ReadOptions, unit: str | None
     NaN is that of a frame without a position, which is refused where that frame is used.
     """
     file.require(key)
-    lengths = np.asarray(read_array(file, key, needed=True, finite=False), np.float64)
+    lengths = np.asarray(read_array(file, key, finite=False), np.float64)
     if options.unit is not None:
         file.notes.append(f"{key} is in {options.unit}, as data.unit says")
         return lengths, options.unit
@@ -59,7 +60,7 @@ def read_lengths(file: Archive, key: str, options: ReadOptions, unit: str | None
     if said is not None:
         return lengths * said[1], "m"
     if unit is None:
-        raise ArchiveError(f"{key} has no units attribute; add data.unit= {', '.join(UNITS)}")
+        raise FileError(f"{key} has no units attribute; add data.unit= {', '.join(UNITS)}")
     return lengths, unit
 
 
@@ -80,7 +81,7 @@ def read_columns(
         count = min(row.size, col.size)
         row, col = row.ravel()[:count], col.ravel()[:count]
     if said != other:  # one of them has a units attribute
-        raise ArchiveError(f"{keys[0]} is in {said} and {keys[1]} in {other}; add data.unit=")
+        raise FileError(f"{keys[0]} is in {said} and {keys[1]} in {other}; add data.unit=")
     if source is None:
         pair = (row.ravel(), col.ravel()) if row.size == col.size > 0 else None
         wanted = "must be one list (J,) each"
@@ -89,7 +90,7 @@ def read_columns(
         raster = f" of a raster {source.grid}" if source.grid else ""
         wanted = f"do not fit {source.shape[0]} patterns{raster}; exclude those without a counterpart"
     if pair is None:
-        raise ArchiveError(f"{keys[0]} {row.shape} and {keys[1]} {col.shape} {wanted}")
+        raise FileError(f"{keys[0]} {row.shape} and {keys[1]} {col.shape} {wanted}")
     file.notes.append(f"positions: row is {keys[0]}, col is {keys[1]}, in {said}")
     return Placement(np.stack(pair, axis=1), said)
 
@@ -119,7 +120,7 @@ def read_rows(
     if listed.ndim != 2 or listed.shape[1] not in widths:
         many, wide = (" or ".join(map(str, allowed)) for allowed in (counts, widths))
         wanted = f"must be ({many}, {wide}), a line for each pattern"
-        raise ArchiveError(f"{key} has shape {lengths.shape}; {wanted}")
+        raise FileError(f"{key} has shape {lengths.shape}; {wanted}")
     return Placement(listed, said)
 
 
@@ -186,14 +187,9 @@ def complete(raster: Raster | None, step: tuple[float, float] | None, path: str 
     return raster if raster.step_m is not None else replace(raster, step_m=step, source="the file")
 
 
-def raster_positions(
-    raster: Raster, count: int, grid: tuple[int, int] | None, rows_first: bool, path: Path | str
-) -> np.ndarray:
-    """Return positions ``(J, 2)`` in metres of ``count`` patterns.
-
-    ``grid``: that of the file's axes; None: ``raster.shape`` must be specified. ``rows_first``: a list of
-    patterns runs along the rows first, as MATLAB stores it.
-    """
+def raster_positions(raster: Raster, source: Patterns, path: Path | str) -> np.ndarray:
+    """Return positions ``(J, 2)`` in metres; of a list of patterns ``raster.shape`` must be specified."""
+    count, grid = source.shape[0], source.grid
     if raster.step_m is None:
         raise ConfigError(
             f"{path}: data.scan_shape, data.scan_path: belong to a raster; add data.scan_step_A=…"
@@ -208,5 +204,5 @@ def raster_positions(
     rows, columns = np.mgrid[: shape[0], : shape[1]]
     if raster.path == "snake":
         columns[1::2] = columns[1::2, ::-1]
-    order = "F" if rows_first else "C"
+    order = "F" if source.columns_first else "C"
     return np.stack([rows.ravel(order), columns.ravel(order)], axis=1) * np.array(raster.step_m)

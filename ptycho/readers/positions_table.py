@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from ptycho.config import ConfigError
-from ptycho.readers.archive import container_of
+from ptycho.files.opening import FileError, damage_named, faults_of, open_file
 from ptycho.readers.positions import Placement
 from ptycho.readers.raw_scan import UNITS
 from ptycho.readers.values import LENGTHS
@@ -32,16 +32,12 @@ Line = tuple[int, str]  # its number, from 1, and what it says
 
 @dataclass(frozen=True)
 class Columns:
-    """Columns of the row and the column, each with its unit; None: the table has none.
-
-    ``unknown``: text in place of a unit that is not a known unit.
-    """
+    """Columns of the row and the column, each with its unit, perhaps an unknown one; empty: it has none."""
 
     row: int
     col: int
-    units: tuple[str | None, str | None] = (None, None)
+    units: tuple[str, str] = ("", "")
     named: bool = False
-    unknown: str | None = None
 
 
 def read_table(
@@ -77,22 +73,19 @@ def read_table(
 
 
 def _content(path: Path, most: int = 2**28) -> bytes:
-    container_of(path, "data.positions_file=")  # or why it cannot be read
-    with path.open("rb") as file:
+    with faults_of(f"data.positions_file={path}"), open_file(path) as file:
         content = file.read(most + 1)
-    fault = "is empty" if not content.strip() else ""
-    fault = f"is larger than {most} bytes; is it a table?" if len(content) > most else fault
-    if fault:
-        raise ConfigError(f"data.positions_file={path}: {fault}")
+        if not content.strip():
+            raise FileError("is empty")
+        if len(content) > most:
+            raise FileError(f"is larger than {most} bytes; is it a table?")
     return content
 
 
 def _npy(path: Path) -> np.ndarray:
     """``(J, 2)`` float64; mapping finds out a header that declares more than there is."""
-    try:
+    with faults_of(path), damage_named("no array of numbers can be read from it"):
         mapped = np.load(path, mmap_mode="r", allow_pickle=False)
-    except Exception as error:  # a damaged file raises whatever its bytes lead to
-        raise ConfigError(f"{path}: no array of numbers can be read from it ({error})") from error
     if mapped.dtype.kind not in "fiu" or mapped.ndim != 2 or 2 not in mapped.shape:
         raise ConfigError(
             f"{path}: is {mapped.shape} of {mapped.dtype}; must be real numbers (J, 2) or (2, J)"
@@ -107,13 +100,7 @@ def read_text(path: Path, text: str, axes: str | None, chosen: Sequence[str]) ->
     if len(scans) > 1:
         numbers = f"{len(scans)} scans of SPEC ({', '.join(scans[:5])} …)"
         raise ConfigError(f"{path}: holds {numbers}; copy one to a file of its own")
-    first = None
-    for k, (_, line) in enumerate(lines):  # in the table two columns or more are numbers, or its only one
-        cells = _cells(line)
-        many = sum(_number(cell) is not None for cell in cells)
-        if line[0] not in COMMENTS and many >= min(2, len(cells)):
-            first = k
-            break
+    first = next((k for k, (_, line) in enumerate(lines) if _is_row(line)), None)
     if first is None:
         raise ConfigError(f"{path}: holds no line of numbers; its first is {_short(lines[0][1])}")
     count = len(_cells(lines[first][1]))
@@ -122,22 +109,30 @@ def read_text(path: Path, text: str, axes: str | None, chosen: Sequence[str]) ->
     return np.array(rows, np.float64), columns
 
 
+def _is_row(line: str) -> bool:
+    """Whether two columns or more are numbers, or its only one."""
+    cells = _cells(line)
+    many = sum(_number(cell) is not None for cell in cells)
+    return line[0] not in COMMENTS and many >= min(2, len(cells))
+
+
 def in_one_unit(
     path: Path, values: np.ndarray, columns: Columns, unit: str | None
 ) -> tuple[np.ndarray, str, str]:
     """Return positions ``(J, 2)``, their unit, and a note on where it is from."""
     row, col = columns.units
     if unit is not None:
-        against = f", against {row}, {col} in its header" if {row, col} - {None, unit} else ""
+        against = f", against {row}, {col} in its header" if {row, col} - {"", unit} else ""
         return values, unit, f"in {unit} (data.unit{against})"
-    if row is None or col is None:
+    if unknown := {row, col} - set(UNITS):
+        silent = unknown == {""}
         problem = "does not say the unit of its positions"
-        problem = f"its unit {columns.unknown} is none that is known" if columns.unknown else problem
+        problem = problem if silent else f"its unit {max(unknown)} is none that is known"
         raise ConfigError(f"{path}: {problem}; add data.unit= {', '.join(UNITS)}")
     scales = UNITS[row], UNITS[col]
     if row == col:
         return values, row, f"in {row} (its header)"
-    if scales[0] is None or scales[1] is None:
+    if None in scales:
         raise ConfigError(
             f"{path}: its header says {row} for the rows and {col} for the columns; must be one unit"
         )
@@ -149,7 +144,7 @@ def _columns(
 ) -> Columns:
     indices: tuple[int, int] | None = None
     names: list[str] = []
-    units: list[str | None] = [None] * count
+    units = [""] * count
     for number, line in header:
         cells = re.split(r"\s{2,}|\t", line[3:].strip()) if line.startswith("#L ") else _fields(line)
         fits, here = len(cells) == count, None
@@ -157,7 +152,7 @@ def _columns(
             axes_named = [{AXES[word] for word in _words(name) if word in AXES} for name in cells]
             rows, cols = ([k for k, a in enumerate(axes_named) if a == {axis}] for axis in ("row", "col"))
             here = (rows[0], cols[0]) if len(rows) == len(cols) == 1 else None
-        said = [UNIT_WORDS.get(cell.strip("[]() ").lower()) for cell in cells]
+        said = [UNIT_WORDS.get(cell.strip("[]() ").lower(), "") for cell in cells]
         if fits and any(said) and not here:
             units = said
             continue
@@ -174,10 +169,8 @@ def _columns(
         indices = _chosen(path, names, count, axes, chosen)
     if indices is None:
         return _unnamed(path, count, axes, names)
-    words = [_unit(names[k]) if names else (None, None) for k in indices]
-    known = [unit or units[k] for (unit, _), k in zip(words, indices, strict=True)]
-    unknown = next((said for unit, said in words if unit is None and said), None)
-    return Columns(*indices, (known[0], known[1]), not chosen, unknown)
+    row, col = (units[k] or (_unit(names[k]) if names else "") for k in indices)
+    return Columns(*indices, (row, col), not chosen)
 
 
 def _unnamed(path: Path, count: int, axes: str | None, names: Sequence[str] = ()) -> Columns:
@@ -216,11 +209,11 @@ def _chosen(
     return (places[0], places[1]) if rows_first else (places[1], places[0])
 
 
-def _unit(name: str) -> tuple[str | None, str | None]:
-    """The unit in a name, and what stands in brackets in its place."""
+def _unit(name: str) -> str:
+    """The unit in a name, or what stands in brackets in its place."""
     known = next((UNIT_WORDS[word] for word in _words(name) if word in UNIT_WORDS), None)
     brackets = re.search(r"[\[(]\s*([^\])]*)", name)
-    return known, brackets.group(1).strip() if brackets else None
+    return known or (brackets.group(1).strip() if brackets else "")
 
 
 def _words(name: str) -> list[str]:

@@ -23,7 +23,8 @@ from typing import Any
 import numpy as np
 
 from ptycho.config.waves import conjugate_pitch_m
-from ptycho.readers.archive import Archive, ArchiveError
+from ptycho.files.opening import FileError
+from ptycho.readers.archive import Archive
 from ptycho.readers.layout import Layout, without_positions
 from ptycho.readers.patterns import Patterns
 from ptycho.readers.positions import Placement, read_columns
@@ -67,7 +68,7 @@ def read_product(file: Archive, options: ReadOptions) -> Placement:
         file.notes.append(f"tomography angle {angle:g} degrees")
     # where positions are in pixels, the pixel is the unit, and one "metre" wide
     table = replace(RESULT, probe_pixel=(), object_pixel=()) if placement.unit == "px" else RESULT
-    values = {key: value for key, value in table.described(file).items() if value is not None}
+    values = table.described(file)
     modes, weights = _read_variation(file, values.get("probe"), count)
     return replace(
         placement,
@@ -88,7 +89,7 @@ def _read_variation(
         return None, None
     if modes.shape[1:] != probe.shape[-2:] or weights.shape != (count, len(modes)):
         shapes = f"opr_modes {modes.shape} and opr_mode_weights {weights.shape}"
-        raise ArchiveError(f"{shapes} do not fit the probe")
+        raise FileError(f"{shapes} do not fit the probe")
     return modes, weights
 
 
@@ -111,11 +112,11 @@ def _positions(file: Archive, options: ReadOptions, source: Patterns) -> Placeme
 
 
 def _pitch(file: Archive, source: Patterns, values: dict[str, Any]) -> dict[str, Any]:
-    if values["detector_pixel_m"] is not None:
+    if "detector_pixel_m" in values:
         return {}
     file.notes.append("the detector's pitch is λz/(N·dx) of the object's pixel")
-    known = values["energy_eV"], values["distance_m"], values["object_pixel_m"]
-    return {"detector_pixel_m": conjugate_pitch_m(*known, source.shape[1:])}
+    energy, distance, pixel = (values.get(key) for key in ("energy_eV", "distance_m", "object_pixel_m"))
+    return {"detector_pixel_m": conjugate_pitch_m(energy, distance, pixel, source.shape[1:])}
 
 
 def _training_positions(file: Archive, options: ReadOptions, source: Patterns) -> Placement:
@@ -172,7 +173,7 @@ def complete_pair(path: Path, options: ReadOptions) -> ReadOptions:
 def read_columns_of_pp(file: Archive, options: ReadOptions, source: Patterns) -> Placement:
     """Read column and row of the probe on the object."""
     if not file.holds(*PP):
-        raise ArchiveError(f"lacks ppX and ppY; add data.positions_file=; it has {file.listed()}")
+        raise FileError(f"lacks ppX and ppY; add data.positions_file=; it has {file.listed()}")
     return read_columns(file, PP, options, source)
 
 

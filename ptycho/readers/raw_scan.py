@@ -14,6 +14,8 @@ import numpy as np
 
 from ptycho.config import ConfigError
 from ptycho.config.data import DataConfig
+from ptycho.files.file_array import FileArray
+from ptycho.readers.patterns import Patterns
 
 DOMAINS = ("counts", "intensity", "amplitude")
 UNITS = {"m": 1.0, "mm": 1e-3, "um": 1e-6, "nm": 1e-9, "angstrom": 1e-10, "px": None}  # in metres
@@ -29,36 +31,28 @@ OPTIONS = {  # of ReadOptions, that some formats have no use for, with their key
 
 
 class PatternSource(Protocol):
-    """Diffraction patterns ``(J, H, W)`` that are read as they are needed."""
+    """Diffraction patterns ``(J, H, W)`` that are read as they are needed, in the file's own numbers."""
 
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """``(J, H, W)``: patterns, rows and columns."""
-
-    @property
-    def dtype(self) -> np.dtype:
-        """Type of the numbers, as stored."""
+    shape: tuple[int, int, int]
+    dtype: np.dtype
 
     def read(self, index: slice | np.ndarray) -> np.ndarray:
-        """Read patterns ``(K, H, W)``, in the file's own numbers, by a slice of step one or integers."""
+        """Read patterns ``(K, H, W)`` by a slice of step one or integers."""
         ...
 
     def close(self) -> None:
         """Close the file; nothing can be read from then on."""
 
 
-class Frames:
-    """Patterns ``(J, N, N)`` in memory, read as those of a file are."""
+class Frames(Patterns):
+    """Patterns ``(J, H, W)`` in memory, read as those of a file are; the raster that they are of, if any."""
 
-    def __init__(self, array: np.ndarray) -> None:
+    def __init__(self, array: np.ndarray | FileArray, grid: tuple[int, int] | None = None) -> None:
         J, rows, cols = array.shape
-        self.array, self.shape, self.dtype = array, (J, rows, cols), array.dtype
+        self.array, self.shape, self.dtype, self.grid = array, (J, rows, cols), array.dtype, grid
 
-    def read(self, index: slice | np.ndarray) -> np.ndarray:
-        return self.array[index]
-
-    def close(self) -> None:
-        """Do nothing: no file is open."""
+    def fill(self, first: int, into: np.ndarray) -> None:
+        into[:] = self.array[first : first + len(into)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,14 +202,3 @@ def listed(indices: list[int], most: int = 100) -> tuple[str, str]:
     """Return ``most`` numbers of frames as ``data.drop`` takes them, and in words how many more there are."""
     more = f" and {len(indices) - most} more" if len(indices) > most else ""
     return ",".join(map(str, indices[:most])), more
-
-
-def check_positioned(positions: np.ndarray, frames: np.ndarray) -> None:
-    """Raise ConfigError for ``positions (J, 2)`` of the used ``frames (J,)`` that are not finite."""
-    wrong = frames[~np.isfinite(positions).all(axis=1)].tolist()
-    if wrong:
-        some, more = listed(wrong)
-        raise ConfigError(
-            f"positions: {len(wrong)} of {len(frames)} frames have none (NaN), {some}{more}; leave them out: "
-            f"data.drop=[{some}]"
-        )

@@ -17,17 +17,9 @@ import numpy as np
 from ptycho.config import ConfigError
 from ptycho.config.data import DataConfig
 from ptycho.config.own_code import is_import_path, load
-from ptycho.readers import (
-    cube,
-    cxi,
-    eiger,
-    hdf5_layouts,
-    keymap,
-    npz_layouts,
-    ptychodus,
-    tiff,
-)
-from ptycho.readers.archive import Archive, describe_error
+from ptycho.files.opening import FileError, damage_named, faults_of
+from ptycho.readers import cube, cxi, hdf5_layouts, keymap, npz_layouts, ptychodus, tiff
+from ptycho.readers.archive import Archive
 from ptycho.readers.layout import Layout
 from ptycho.readers.patterns import Joined
 from ptycho.readers.places import open_archive, read_layout
@@ -41,7 +33,7 @@ CONTAINERS: dict[str, tuple[Layout, ...]] = {  # of a container, the most specif
         cxi.NEXUS,
         cxi.LAYOUT,
         ptychodus.FOLDSLICE,
-        eiger.LAYOUT,
+        hdf5_layouts.EIGER,
         keymap.HDF5,
         keymap.AXES,
     ),
@@ -86,15 +78,12 @@ def open_scan(path: str | Path, options: ReadOptions | None = None) -> RawScan:
 
 def _read_by_own_code(path: Path, options: ReadOptions) -> RawScan:
     read = load("data.format", str(options.format))
-    try:
-        scan = read(path=path, options=options)
-    except ConfigError:
-        raise
-    except Exception as error:  # whatever its code raises
-        raise ConfigError(f"{path}: data.format={options.format}: fails ({describe_error(error)})") from error
-    if not isinstance(scan, RawScan):
-        wrong = f"gives {type(scan).__name__}; must give a ptycho.readers.raw_scan.RawScan"
-        raise ConfigError(f"{path}: data.format={options.format}: {wrong}")
+    with faults_of(f"{path}: data.format={options.format}"):
+        with damage_named("fails"):
+            scan = read(path=path, options=options)
+        if not isinstance(scan, RawScan):
+            wrong = f"gives {type(scan).__name__}; must give a ptycho.readers.raw_scan.RawScan"
+            raise FileError(wrong)
     return scan
 
 
@@ -132,10 +121,10 @@ def _choose_format(file: Archive, options: ReadOptions) -> Layout:
             f"{file.path}: data.format={options.format}: must be one of {words}, or your own reader, "
             f"my_module:read; the file is {file.kind}"
         )
-    by_keys = known.get(keymap.NAMES.get(file.kind, ""))
+    by_keys = known[file.kind.lower()]
     if options.format is not None:
         return known[options.format]
-    if by_keys and options.keys and (file.kind == "NPZ" or "patterns" in options.keys):
+    if options.keys and (file.kind == "NPZ" or "patterns" in options.keys):
         return by_keys
     layout = next((one for one in known.values() if one.detect(file)), None)
     if layout is None and (options.raster is not None or options.keys):

@@ -19,7 +19,8 @@ import tifffile
 from ptycho.config import ConfigError
 from ptycho.files.file_array import FileArray
 from ptycho.files.npz import expands_too_much
-from ptycho.readers.archive import Archive, describe_error
+from ptycho.files.opening import describe_error
+from ptycho.readers.archive import Archive
 from ptycho.readers.layout import Layout
 from ptycho.readers.patterns import Joined, Patterns
 
@@ -99,9 +100,8 @@ def open_tiff(paths: list[Path]) -> Patterns:
     series: list[TiffPatterns] = []
     for path in paths:
         with _damage_named(path), tifffile.TiffFile(path) as tiff:
-            size, count = path.stat().st_size, len(tiff.series)
-            series += [_series(path, k, tiff.series[k], tiff.byteorder, size) for k in range(count)]
-            if not count:
+            series += [_series(path, k, one, tiff.byteorder) for k, one in enumerate(tiff.series)]
+            if not tiff.series:
                 raise ConfigError(f"{path}: holds no image; it is cut short or damaged, copy it anew")
     first = series[0]
     for part in series:
@@ -131,18 +131,17 @@ def _damage_named(path: Path) -> Iterator[None]:
         logger.setLevel(level)
 
 
-def _series(path: Path, number: int, series: Any, order: Any, size: int) -> TiffPatterns:
+def _series(path: Path, number: int, series: Any, order: Any) -> TiffPatterns:
     shape, dtype = tuple(map(int, series.shape)), np.dtype(series.dtype).newbyteorder(order)
+    size = path.stat().st_size
     if "S" in series.axes or dtype.kind not in "fiu" or len(shape) < 2 or 0 in shape:
         raise ConfigError(
             f"{path}: holds {shape} of {dtype}, axes {series.axes}; must be grey images (H, W) or (J, H, W)"
         )
     needs, start = math.prod(shape) * dtype.itemsize, series.dataoffset
+    declares = f"{path}: declares {shape} of {dtype}"
     if start is not None and start + needs > size:
-        raise ConfigError(
-            f"{path}: declares {shape} of {dtype}, and is cut short: {size} of {start + needs} bytes; "
-            "copy it anew"
-        )
+        raise ConfigError(f"{declares}, and is cut short: {size} of {start + needs} bytes; copy it anew")
     if bomb := expands_too_much(size, needs):
-        raise ConfigError(f"{path}: declares {shape} of {dtype}: {bomb}")
+        raise ConfigError(f"{declares}: {bomb}")
     return TiffPatterns(path, number, (math.prod(shape[:-2]), shape[-2], shape[-1]), dtype, start)

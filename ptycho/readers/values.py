@@ -7,7 +7,7 @@ or amplitudes follows from the numbers (:func:`tell_domain`).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -16,18 +16,17 @@ import h5py
 import numpy as np
 
 from ptycho.config.data import RANGES
-from ptycho.readers.archive import Archive, ArchiveError, UnusableError
+from ptycho.files.opening import FileError
+from ptycho.readers.archive import Archive, UnusableError
 from ptycho.readers.patterns import Patterns
 
 CXI_GOOD = 0x1000  # of CXI's bits of a mask, this one says that a pixel has signal
 Pair = tuple[float, float]
 
 
-def read_array(
-    file: Archive, key: str | None, kinds: str = "fiu", needed: bool = False, finite: bool = True
-) -> np.ndarray | None:
+def read_array(file: Archive, key: str | None, kinds: str = "fiu", finite: bool = True) -> np.ndarray | None:
     """Read numbers ``(…)`` as float64 or complex64, truth values and integers as they are; all ``finite``."""
-    array = None if key is None else file.read(key, kinds, needed)
+    array = None if key is None else file.read(key, kinds)
     if array is None or array.dtype.kind not in "fc":
         return array
     with np.errstate(over="ignore"):  # what becomes infinite is found
@@ -36,8 +35,9 @@ def read_array(
     if not finite or not len(wrong):
         return array
     at = ", ".join(map(str, wrong[0]))
-    why = f"{key} {array.shape} has {len(wrong)} values that are not finite, the first at [{at}]"
-    raise ArchiveError(why) if needed else UnusableError(why)
+    raise UnusableError(
+        f"{key} {array.shape} has {len(wrong)} values that are not finite, the first at [{at}]"
+    )
 
 
 def read_unit(file: Archive, key: str, units: dict[str, float], remedy: str = "") -> tuple[str, float] | None:
@@ -47,7 +47,7 @@ def read_unit(file: Archive, key: str, units: dict[str, float], remedy: str = ""
     if not unit:
         return None
     if unit.lower() not in units:
-        raise ArchiveError(f"{key}@units={unit}: must be one of {', '.join(first_names(units))}{remedy}")
+        raise FileError(f"{key}@units={unit}: must be one of {', '.join(first_names(units))}{remedy}")
     return unit, units[unit.lower()]
 
 
@@ -84,9 +84,7 @@ def read_pair(file: Archive, quantity: Quantity, *keys: str) -> Pair | None:
             return None
         if lengths.size > 2:
             remedy = f"; or set data.{quantity.option}=" if quantity.option else ""
-            raise ArchiveError(
-                f"{keys[0]} has {lengths.size} values; must be one length, or (row, col){remedy}"
-            )
+            raise FileError(f"{keys[0]} has {lengths.size} values; must be one length, or (row, col){remedy}")
         parts = lengths.astype(np.float64).reshape(-1, 1)
         pair = [_in_base(file, quantity, "m", keys[0], part) for part in parts]
     known = [value for value in pair if value is not None]
@@ -128,11 +126,16 @@ def read_object(file: Archive, key: str | None) -> np.ndarray | None:
     return np.asarray(np.prod(layers, axis=0))
 
 
-def read_good(file: Archive, key: str | None, kind: str, needed: bool = True) -> np.ndarray | None:
-    """Read a mask ``(H, W)``, True for good pixels, from one of ``good``, ``bad`` (nonzero), ``cxi`` bits."""
-    mask = None if key is None else file.read(key, "fiub", needed)
+def read_good(file: Archive, masks: Mapping[str, str]) -> np.ndarray | None:
+    """Read a mask ``(H, W)``, True for good pixels, at the first of some keys that is there.
+
+    ``masks``: key and kind of each: ``good``, ``bad`` (nonzero) or ``cxi`` bits.
+    """
+    key = file.first(*masks)
+    mask = None if key is None else file.read(key, "fiub")
     if key is None or mask is None:
         return None
+    kind = masks[key]
     if kind == "cxi" and mask.dtype.kind in "iu":
         good = (mask & ~mask.dtype.type(CXI_GOOD) if mask.dtype.itemsize > 1 else mask) == 0
     else:
@@ -168,15 +171,14 @@ def _stack(file: Archive, key: str, images: np.ndarray) -> np.ndarray:
 
 def read_whole(file: Archive, key: str, counts: tuple[int, ...], needed: bool = False) -> np.ndarray | None:
     """Read whole numbers of the patterns, ``(J,)`` int64 with J one of ``counts``; None: there are none."""
-    read = partial(read_array, file, key, needed=needed)
-    numbers = read() if needed else file.noted(read)
+    numbers = read_array(file, key) if needed else file.noted(partial(read_array, file, key))
     if numbers is None:
         return None
     if numbers.size in counts and np.array_equal(numbers, np.rint(numbers)):
         return numbers.ravel().astype(np.int64)
     wrong = f"{key} has shape {numbers.shape} of {numbers.dtype}; must be ({counts[0]},) whole numbers"
     if needed:
-        raise ArchiveError(wrong)
+        raise FileError(wrong)
     file.notes.append(f"ignored: {wrong}")
     return None
 
@@ -246,13 +248,13 @@ def _in_base(file: Archive, quantity: Quantity, unit: str, key: str, numbers: np
     if not (math.isfinite(value) and value > 0):
         fault = f"{key}={value:g}: no {quantity.name}"
         if file.strict:
-            raise ArchiveError(f"{fault}; correct it")
+            raise FileError(f"{fault}; correct it")
         file.warnings.append(f"{fault}; taken as not given")
         return None
     if np.ptp(numbers) > 1e-3 * value:
         file.warnings.append(f"{key} varies from {numbers.min():g} to {numbers.max():g}: {value:g} is taken")
     if not quantity.low <= value * size <= quantity.high:
-        raise ArchiveError(f"{key}={value:g} {unit_of_file}: {quantity.remedy(value)}")
+        raise FileError(f"{key}={value:g} {unit_of_file}: {quantity.remedy(value)}")
     return value * size
 
 
@@ -350,10 +352,6 @@ def tell_domain(dtype: np.dtype, blocks: Iterable[np.ndarray], key: str = "", en
 
 
 def _roots(numbers: np.ndarray, largest: float = 1e4) -> tuple[bool, int]:
-    """Return whether numbers ``(n,)`` can be roots of counts, and how many of them are not whole.
-
-    ``largest``: squares beyond it are too coarse in float32.
-    """
-    squares = numbers[(numbers != np.rint(numbers)) & (numbers**2 <= largest)] ** 2
-    whole = np.all(numbers >= 0) and np.all(abs(squares - np.rint(squares)) <= 1e-6 * squares)
-    return bool(whole), squares.size
+    """Return whether numbers ``(n,)`` can be roots of counts, and how many of them are not whole."""
+    squares = numbers[(numbers != np.rint(numbers)) & (numbers**2 <= largest)] ** 2  # others are too coarse
+    return bool(np.all(numbers >= 0)) and np.allclose(np.rint(squares), squares, 1e-6, 0), squares.size

@@ -23,7 +23,8 @@ from ptycho.config.mapping import flat, to_mapping
 from ptycho.config.messages import show
 from ptycho.config.sections import NAMED
 from ptycho.files.lock import is_locked
-from ptycho.files.npz import NpzError, NpzFile, read_all
+from ptycho.files.npz import NpzFile, read_all
+from ptycho.files.opening import FileError
 from ptycho.files.run_product import product_of
 from ptycho.files.text import read_json, read_yaml, shown
 from ptycho.run import names
@@ -202,7 +203,7 @@ class RunRecord:
             with NpzFile(self.path / names.recon(name)) as file:
                 kinds = {key: kind for key, kind in (KINDS | SIGMAS).items() if key in file.keys}
                 return _recon({key: file.read(file.header(key, kind)) for key, kind in kinds.items()})
-        except (NpzError, KeyError, ValueError, OSError):
+        except (FileError, KeyError, ValueError, OSError):
             return None
 
 
@@ -358,7 +359,7 @@ def _assessment(
         return {}
     try:
         return read_all(path / names.ASSESSMENT, "fiu")
-    except (NpzError, OSError, ValueError) as error:
+    except (FileError, OSError, ValueError) as error:
         missing.append(
             f"{names.ASSESSMENT} of {shown(scan)}: {shown(str(error))}; runs of early versions lack it: "
             "the misfit map, the ring correlation and the convergence of the solver are not shown"

@@ -20,7 +20,8 @@ from ptycho.config import ConfigError, CustomModel, RunConfig, ScanRunConfig
 from ptycho.config.mapping import AnyConfig
 from ptycho.config.messages import one_line
 from ptycho.config.own_code import check_allowed
-from ptycho.files.npz import NpzError, read_all
+from ptycho.files.npz import read_all
+from ptycho.files.opening import FileError, faults_of
 from ptycho.files.text import read_json, shown
 from ptycho.run.folder import RunFolder
 from ptycho.run.names import DESCRIPTION, HISTORY, PROBE, SETUP, WEIGHTS
@@ -177,17 +178,15 @@ def read_probe(run: Path, name: str) -> np.ndarray:
         ConfigError: the file is missing or damaged.
     """
     path = run / name / PROBE
-    try:
+    with faults_of(path):
         return read_all(path, {"modes": "c"})["modes"]
-    except NpzError as error:
-        raise ConfigError(f"{path}: {error}") from error
 
 
 def _read(path: Path, read: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:
     """What a file holds; ValueError: it has the file's name."""
     try:
         return read(path)
-    except NpzError as error:
+    except FileError as error:
         raise ValueError(f"{path.name}: {error}") from error
     except FileNotFoundError as error:
         raise ValueError(f"{path.name}: no such file") from error

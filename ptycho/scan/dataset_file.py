@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from ptycho.config import ConfigError
-from ptycho.files.npz import NpzError, read_all
+from ptycho.files.npz import read_all
+from ptycho.files.opening import FileError
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.groups import Tiling
@@ -49,38 +50,38 @@ def load_dataset(path: str | Path) -> Dataset:
         values: dict[str, Any] = {key: _number(key, stored[key]) for key in NUMBERS}
         values |= {key: _cast(key, stored[key]) for key in ARRAYS if key in stored}
         if values.pop("format") != FORMAT:
-            raise NpzError(f"format must be {FORMAT}; the file comes from another version")
+            raise FileError(f"format must be {FORMAT}; the file comes from another version")
         tiling = values.pop("tiling", None)
         stated = None if tiling is None else _checked_tiling(tiling, values["object_size"])
         exact = bool(np.any(values.pop("exact", False)))
         beam = Beam(values.pop("probe"), values.pop("positions"))
         return Dataset(beam=beam, stated_tiling=stated, exact=exact, **values)
-    except (NpzError, ConfigError) as error:
+    except (FileError, ConfigError) as error:
         raise ConfigError(f"{path}: {error}") from error
 
 
 def _number(key: str, array: np.ndarray) -> Any:
     if array.shape:
-        raise NpzError(f"{key} has shape {array.shape}; must be one number")
+        raise FileError(f"{key} has shape {array.shape}; must be one number")
     return array.item()
 
 
 def _cast(key: str, array: np.ndarray) -> np.ndarray:
-    """Return an array ``(…)`` of its dtype; NpzError: whole numbers that this cannot hold."""
+    """Return an array ``(…)`` of its dtype; FileError: whole numbers that this cannot hold."""
     dtype = ARRAYS[key][1]
     with np.errstate(over="ignore", invalid="ignore"):  # what becomes infinite is found later
         cast: np.ndarray = array.astype(dtype)
     if cast.dtype.kind == "i" and not np.array_equal(cast, array):
-        raise NpzError(f"{key} {array.shape} holds numbers beyond {np.iinfo(dtype).max}")
+        raise FileError(f"{key} {array.shape} holds numbers beyond {np.iinfo(dtype).max}")
     return cast
 
 
 def _checked_tiling(tiling: np.ndarray, M: int) -> Tiling:
     if tiling.shape != (5,):
-        raise NpzError(f"tiling has shape {tiling.shape}; must be (5)")
+        raise FileError(f"tiling has shape {tiling.shape}; must be (5)")
     pitch, top, left, height, width = tiling.tolist()
     inside = min(top, left) >= 0 and max(top + height, left + width) <= M
     if pitch < 1 or min(height, width) < 1 or not inside:
         wanted = f"(pitch, top, left, height, width), a rectangle inside the object of {M} × {M} pixels"
-        raise NpzError(f"tiling is {tiling.tolist()}; must be {wanted}")
+        raise FileError(f"tiling is {tiling.tolist()}; must be {wanted}")
     return Tiling(*tiling.tolist())

@@ -12,7 +12,8 @@ import scipy.fft
 
 from ptycho.config import ConfigError, FileProbe, IdealDiskProbe, ProbeConfig, ZonePlateProbe
 from ptycho.config.waves import HC_EV_M
-from ptycho.files.npz import NpzError, read_all
+from ptycho.files.npz import read_all
+from ptycho.files.opening import FileError
 
 log = logging.getLogger(__name__)
 
@@ -167,7 +168,7 @@ def load_probe(path: str) -> np.ndarray:
     """Read ``probeGuess`` from an NPZ file and check it: ``(n, n)`` complex128, finite, not zero."""
     try:
         probe = read_all(path, {KEY: "cfiu"})[KEY]
-    except NpzError as error:
+    except FileError as error:
         raise ConfigError(f"probe.file={path}: {error}; it must be an .npz with key {KEY}") from error
     name = f"probe.file={path}: probeGuess"
     if probe.ndim != 2 or probe.shape[0] != probe.shape[1] or probe.shape[0] < 8:

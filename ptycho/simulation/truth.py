@@ -27,7 +27,8 @@ import h5py
 import numpy as np
 
 from ptycho.config import ConfigError
-from ptycho.files.npz import NpzError, NpzFile, read_all
+from ptycho.files.npz import NpzFile, read_all
+from ptycho.files.opening import FileError
 from ptycho.simulation.measured_like import MeasuredLike
 
 GROUP, PREFIX = "truth", "truth_"
@@ -83,7 +84,7 @@ def read_truth(path: str | Path) -> Truth:
     """
     try:
         values = _from_hdf5(path) if h5py.is_hdf5(path) else _from_npz(path)
-    except (NpzError, OSError, KeyError) as error:
+    except (FileError, OSError, KeyError) as error:
         why = " ".join(str(error).split())
         raise ConfigError(
             f"{path}: holds no truth of a scan simulated with imperfections ({why}); without them the file's "

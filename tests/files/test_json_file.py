@@ -37,7 +37,7 @@ def bomb(levels):
     ("content", "match"),
     [
         (bomb(9), r"it stands for more than 1048576 values"),
-        (b"a: &a [*a]", r"a part of it is in itself, by the alias \*a"),
+        (b"a: &a [*a]", "a part of it is in itself"),
         (b"[" * 200_000, "nested too deep"),
         (b"a: !!python/object/apply:os.system [true]", "could not determine a constructor"),
         (b"a: " + b"9" * 400, "a number in it has 400 digits"),

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ptycho.readers.raw_scan import RawScan
+from ptycho.readers import raw_scan as stored
 
 J, H, W = 7, 9, 12  # patterns, rows, columns: odd, and not square
 M = (31, 34)  # of the object
@@ -24,19 +24,14 @@ class Made:
         self.bad = rng.random((H, W)) < 0.2
 
 
-class Frames:
+class Frames(stored.Frames):
     """Patterns in memory that count how many were read at once."""
 
-    def __init__(self, array):
-        self.array, self.shape, self.dtype, self.most = array, array.shape, array.dtype, 0
+    most = 0
 
     def read(self, index):
-        found = self.array[index]
-        self.most = max(self.most, len(found))
-        return found
-
-    def close(self):
-        pass
+        self.most = max(self.most, len(self.array[index]))
+        return super().read(index)
 
 
 METRES = {"unit": "m", "energy_eV": 8000.0, "distance_m": 2.0, "detector_pixel_m": (75e-6, 75e-6)}
@@ -46,7 +41,7 @@ def raw_scan(frames, positions, /, **changes):
     """A scan in memory: counts, the zero frequency in the middle, positions in pixels; or as specified."""
     values = {"format": "made up", "domain": "counts", "zero_frequency": "centre", "unit": "px"}
     values |= {"patterns": Frames(np.asarray(frames)), "positions": positions}
-    return RawScan(**(values | changes))
+    return stored.RawScan(**(values | changes))
 
 
 def finding_on(scan, what):

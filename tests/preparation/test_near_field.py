@@ -9,6 +9,7 @@ import ptycho
 from ptycho.config import ConfigError, OwnProbe, ScanRunConfig, ZonePlateProbe
 from ptycho.config.data import DataConfig
 from ptycho.config.waves import photon_energy_eV
+from ptycho.preparation.geometry import PixelSize
 from ptycho.preparation.near_field import NearField, looks_like_near_field, probe_in_window
 from ptycho.preparation.prepare import interpret
 from ptycho.scan.optics import brought_back, measured_power
@@ -83,9 +84,9 @@ def test_a_transfer_function_that_aliases_is_reported():
 def test_a_files_probe_goes_on_beyond_its_edge():
     near = NearField(ENERGY, 0.1, (1e-6, 1e-6))
     probe = np.arange(16.0).reshape(1, 4, 4) + 1j
-    wide, _ = probe_in_window(probe, None, near.pixel, 8)
+    wide, _ = probe_in_window(probe, None, PixelSize(near.pixel_m), 8)
     np.testing.assert_allclose(wide[0], np.pad(probe[0], 2, mode="edge"), atol=1e-5)
-    finer, how = probe_in_window(np.ones((2, 20, 20)), (5e-7, 5e-7), near.pixel, 8)
+    finer, how = probe_in_window(np.ones((2, 20, 20)), (5e-7, 5e-7), PixelSize(near.pixel_m), 8)
     assert finer.shape == (2, 8, 8) and "interpolated" in how
 
 

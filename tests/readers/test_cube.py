@@ -132,7 +132,7 @@ def test_empad_frames_lose_the_rows_that_are_no_pixels(tmp_path):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda path: np.save(path, CUBE[0, 0]), r"is an array \(16, 18\); must be \(rows, columns, H, W\)"),
+        (lambda path: np.save(path, CUBE[0, 0]), r"array has shape \(16, 18\); must be \(patterns, rows, c"),
         (lambda path: np.save(path, np.asfortranarray(CUBE)), "in Fortran order"),
         (lambda path: np.save(path, np.array([None, {}], object), allow_pickle=True), "Python objects"),
         (lambda path: (np.save(path, CUBE), path.write_bytes(path.read_bytes()[:-9])), "greater than file"),

@@ -66,7 +66,7 @@ def test_an_archive_declares_without_reading(tmp_path, made, kind):
         assert file.holds("a/d@pitch", "a/d") and not file.holds("a/e", "a/d") and file.entry("a/e") is None
         assert file.read("a/d@pitch") == 5e-5 and file.text("t") == "a word" and file.text("a/d") is None
         assert file.read("a/e") is None and not file.problems
-        assert file.noted(lambda: file.read("t", needed=True)) is None
+        assert file.noted(lambda: file.read("t"), needed=True) is None
         assert file.noted(lambda: file.need("patterns", "x", "y")) is None
         with pytest.raises(ConfigError, match=rf"{path}: t .*; lacks patterns \(x or y\);"):
             file.refuse()

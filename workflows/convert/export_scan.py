@@ -27,7 +27,8 @@ from ptycho.config.waves import conjugate_pitch_m, wavelength_m
 from ptycho.exports import tiff
 from ptycho.exports.exported_scan import ExportedScan, from_dataset, from_measured
 from ptycho.exports.table import FORMATS, SUFFIXES, format_of
-from ptycho.files.npz import NpzError, read_all
+from ptycho.files.npz import read_all
+from ptycho.files.opening import FileError, faults_of
 from ptycho.files.run_product import find_product
 from ptycho.preparation.dataset import make_dataset
 from ptycho.preparation.prepare import interpret
@@ -151,7 +152,7 @@ def export_measured(run: Path, stored: ScanRunConfig, config: ExportConfig) -> E
             f"and the scan now needs {data.object_size} × {data.object_size}"
         )
     beam = None  # of a run that kept none
-    with suppress(NpzError):
+    with suppress(FileError):
         beam = Beam(**read_all(run / names.recon(name), {"probe": "c", "positions": "f"}))
     exported = from_measured(scan, data, object_, beam)
     return replace(exported, comments=f"Object: {name} of the run {run.resolve().name}. {exported.comments}")
@@ -218,10 +219,8 @@ def read_object(run: Path, name: str, image: int) -> np.ndarray:
         held = sorted(file.parent.name for file in (run / names.RECONS).glob("*/recon.npz"))
         raise ConfigError(f"recon={name}: the run has {', '.join(held) or 'none'}")
     _verify(run, names.recon(name))
-    try:
+    with faults_of(path):
         objects = read_all(path, {"object": "cfiu"})["object"]
-    except NpzError as error:
-        raise ConfigError(f"{path}: {error}") from error
     if objects.ndim != 3 or not image < len(objects):
         raise ConfigError(
             f"{path}: object has shape {objects.shape}; must be (images, M, M) with image {image}"

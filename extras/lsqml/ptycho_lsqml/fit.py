@@ -24,7 +24,8 @@ from typing import Any
 import numpy as np
 
 from ptycho.config import LsqmlConfig, check
-from ptycho.files.npz import Blocks, NpzError, read_all, write_npz
+from ptycho.files.npz import Blocks, read_all, write_npz
+from ptycho.files.opening import FileError
 from ptycho.files.text import parse_json
 from ptycho.progress import Advance, silent
 from ptycho.reconstruction.lsqml import LsqmlError, LsqmlResult
@@ -69,7 +70,7 @@ def reconstruct(
         _run([str(PROGRAM), str(source), str(target)], settings, lambda: advance(len(data.positions)))
         try:
             arrays = read_all(target, KINDS)
-        except NpzError as error:
+        except FileError as error:
             raise LsqmlError(f"lsqml: its result cannot be read: {error}") from error
     return _result(arrays, data, scale)
 
