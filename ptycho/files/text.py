@@ -107,10 +107,10 @@ def _check(values: Any, most: float = math.inf, largest: int = 10**300) -> None:
     while level:
         if depth > DEEPEST:
             raise ValueError("it is nested too deep, or a part of it is in itself")
-        if len(level) > most:
-            raise ValueError(f"it stands for more than {most} values, by aliases of aliases")
         below: list[Any] = []
         for value in level:
+            if len(below) > most:
+                raise ValueError(f"it stands for more than {most} values, by aliases of aliases")
             if isinstance(value, dict):
                 below += value.values()
             elif isinstance(value, list):
