@@ -179,6 +179,7 @@ class UnrolledModel(Generator):
 
     kind: Literal["unrolled"] = key("unrolled", "", kw_only=True)
     FIXED: ClassVar[tuple[str, ...]] = ()  # sizes that the weights depend on
+    SIZED_BY: ClassVar[str] = "model.stages, model.blocks or model.width"  # keys of the network's memory
     stages: Integer = key(8, "number of physics iterations, each followed by a small CNN", ge=1, le=1000)
     width: Integer = key(32, "number of channels of the CNNs", ge=1, le=4096)
     blocks: Integer = key(1, "number of residual blocks of each CNN", ge=0, le=1000)
@@ -201,6 +202,7 @@ class UNetModel(Generator):
 
     kind: Literal["unet"] = key("unet", "", kw_only=True)
     FIXED: ClassVar[tuple[str, ...]] = ("N", "group_size")
+    SIZED_BY: ClassVar[str] = "model.filters_scale"
     filters_scale: Integer = key(
         2, "multiplier of the number of channels; 1: the published network", ge=1, le=64
     )
@@ -222,6 +224,7 @@ class FourierModel(Generator):
 
     kind: Literal["fno"] = key("fno", "", kw_only=True)
     FIXED: ClassVar[tuple[str, ...]] = ("group_size",)
+    SIZED_BY: ClassVar[str] = "model.width, model.modes or model.layers"
     width: Integer = key(32, "number of channels", ge=1, le=4096)
     modes: Integer = key(12, "number of spatial frequencies along an axis", ge=1, le=512)
     layers: Integer = key(4, "number of Fourier layers", ge=1, le=1000)
@@ -237,6 +240,7 @@ class CustomModel(Generator):
 
     kind: Literal["custom"] = key("custom", "", kw_only=True)
     FIXED: ClassVar[tuple[str, ...]] = ("N", "group_size")  # as far as is known here
+    SIZED_BY: ClassVar[str] = "what model.target builds"
     target: Text = key(
         "", "my_module:build: your function (geometry, seed) → Keras layer", program="import path"
     )
@@ -254,6 +258,7 @@ class BaselineConfig:
     """PtychoNN, supervised; one pattern of a group is the published choice."""
 
     FIXED: ClassVar[tuple[str, ...]] = ("N",)
+    SIZED_BY: ClassVar[str] = "baseline.filters_scale"
     patterns_per_group: Integer | None = key(
         1, "number of patterns of each group that are used; null: all", ge=1
     )

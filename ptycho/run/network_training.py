@@ -12,7 +12,8 @@ import numpy as np
 
 from ptycho.config import ConfigError, ProbeConfig, RunConfig, TrainedConfig
 from ptycho.config.mapping import differences, result_settings
-from ptycho.networks import count_parameters
+from ptycho.config.memory import Part, check_memory
+from ptycho.networks import count_activations, count_parameters
 from ptycho.networks.layers import Arrays, get_weights, set_weights
 from ptycho.preparation.dataset import training_and_validation
 from ptycho.run import names
@@ -85,6 +86,7 @@ def train_network(
     model = recipe.build(own_config, geometry)
     if start is not None:
         set_weights(model, start)
+    check_network_memory(name, model, config, training)
     learns = config.learns_probe and not recipe.supervised
     learner = build_learner(model, training, config.probe) if learns else None
     settings = result_settings(config)
@@ -130,6 +132,29 @@ def fit_settings(name: str, config: TrainedConfig) -> FitSettings:
         probe_rate=config.probe.rate,
         probe_start=config.probe.start_epoch,
     )
+
+
+def check_network_memory(name: str, model: keras.Model, config: TrainedConfig, training: Dataset) -> None:
+    """Refuse a built network whose training, besides its data, needs more memory than the machine has.
+
+    The factors were measured as peaks of the process (N = 64, batches of 16 to 256, with XLA and without it).
+    """
+    settings, pixels, B = config.architecture(name), training.N**2, config.batch_size
+    C, near = training.group_size, getattr(settings, "neighbours", 0)
+    grouping = "gridsize" if isinstance(config, RunConfig) else "group_size"
+    size, fewer = f"lower {settings.SIZED_BY}", f"{grouping} or batch_size"
+    copies = 9  # gradient and its clipped copy, moments, best weights, what a checkpoint copies
+    physics = 16 * getattr(settings, "stages", 0) * C * pixels  # planes of each iteration, for the gradient
+    parts = [
+        Part(f"the weights of the {name} and their optimizer", 4 * copies * count_parameters(model), size),
+        Part(
+            "the patterns of a batch and their neighbours",
+            40 * B * (C + near) * pixels,  # five complex planes
+            f"lower {'model.neighbours, ' * (near > 0)}{fewer}",
+        ),
+        Part("the layers of a batch", B * (8 * count_activations(model) + physics), f"{size}, {fewer}"),
+    ]
+    check_memory({f"trains the {name}": parts})
 
 
 def build_learner(model: keras.Model, training: Dataset, config: ProbeConfig) -> ProbeLearner:

@@ -17,7 +17,7 @@ from ptycho.config.sections import GeneratorConfig
 from ptycho.preparation.dataset import check_enough, choose_probe, number_held_out, space_between_slices
 from ptycho.preparation.geometry import isolated
 from ptycho.preparation.prepare import ScanGeometry, interpret
-from ptycho.preparation.room import NetworkSizes, check_disk, check_memory_for
+from ptycho.preparation.room import check_disk, check_memory_for
 from ptycho.preparation.start import read_start
 from ptycho.quiet_start import start_tensorflow
 from ptycho.readers.table import open_raw
@@ -79,12 +79,9 @@ def plan_scan(own: ScanRunConfig, scan: ScanGeometry) -> ScanRunConfig:
         )
     if own.start is not None:
         read_start(own.start, scan)
-    network = None
     if NETWORK in own.models:
         _network_takes(own.model, scan.N)
-        assert own.batch_size is not None  # filled in
-        network = NetworkSizes(own.model, own.batch_size, own.patterns_in_group, bool(own.tiles))
-    check_memory_for(scan, own.data.name, own.probe.modes, own.solver.block, network)
+    check_memory_for(scan, own.data.name, own.probe.modes, own.solver.block, NETWORK in own.models)
     return own
 
 
