@@ -63,7 +63,7 @@ def log_to_stderr() -> None:
 def plan_all(
     config_name: str, arguments: Sequence[str], plan: Callable[[DictConfig], Sequence[AnyJob]]
 ) -> list[AnyJob]:
-    """The job, or those of a sweep, that the command line asks for; all are valid, none has started."""
+    """Return the job, or those of a sweep, that a command line specifies; all are valid, none has started."""
     flags, words = split_flags(arguments)
     arguments = [*words, *flags]  # --info takes the word behind it
     for word in words:  # Hydra's own folder would be made, and stay empty
@@ -167,14 +167,12 @@ def run_program(
     read: Callable[[list[str]], list[str]] = list,
     usual: Sequence[str] = (),
 ) -> NoReturn:
-    """End the process as the program of ``conf/<name>.yaml`` that the command line asks for something.
+    """End the process as the program of ``conf/<name>.yaml``; ``do`` gets its keys as ``cls``.
 
     Args:
-        cls: what the keys become.
-        do: does it, and returns the lines to print.
-        help_text: as for :func:`answer`.
         read: makes overrides and flags of Hydra from the words of the user.
         usual: overrides that stand before; without any, and without words, the help is shown.
+        do, help_text: as for :func:`answer`.
     """
     words = [*usual, *read(sys.argv[1:])]
 
@@ -196,13 +194,7 @@ def answer(
     do: Callable[[], list[str]],
     explain: Callable[[Exception], str] = explained,
 ) -> int:
-    """Print the lines of what ``words`` ask for; return the exit code.
-
-    Args:
-        help_text: shown for ``--help``, and where there are no words.
-        do: does it, and returns the lines.
-        explain: an error on one line.
-    """
+    """Print the lines that ``do`` returns, or the help, where there are no words; return the exit code."""
     if not words or asks_help(words):
         sys.stdout.write(f"{help_text}\n")
         return 0 if words else EXIT_USAGE
