@@ -16,12 +16,7 @@ log = logging.getLogger(__name__)
 
 
 class FileCache:
-    """A file for each result, by its name.
-
-    Args:
-        folder: where they are; it is made with the first one.
-        least_seconds: of a result that is no block's, to be worth a file.
-    """
+    """A file for each result, by its name; ``least_seconds``: of one that is no block's, to be stored."""
 
     def __init__(self, folder: Path, least_seconds: float = 1.0) -> None:
         self.folder, self.least_seconds = folder, least_seconds

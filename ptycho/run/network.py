@@ -79,23 +79,18 @@ def regular_offsets(offset: float, group_size: int) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class StoredNetwork:
-    """The verified files of a trained network; not yet compared with the network that they belong to.
-
-    Attributes:
-        description: what ``model.json`` holds.
-        sha256: of ``weights.npz``, from ``model.json``.
-    """
+    """The verified files of a trained network; not yet compared with the network that they belong to."""
 
     run: Path
     name: str
     config: AnyConfig
     setup: Setup
     weights: dict[str, np.ndarray]
-    description: dict[str, Any]
+    description: dict[str, Any]  # what model.json holds
 
     @property
     def sha256(self) -> str:
-        """SHA-256 of the weights, from their description."""
+        """SHA-256 of the weights."""
         return self.description["weights_sha256"]
 
 
@@ -215,19 +210,18 @@ def _setup(arrays: dict[str, np.ndarray], config: AnyConfig) -> Setup:
     values: dict[str, Any] = {key: array if array.shape else array.item() for key, array in arrays.items()}
     setup = Setup(**values)
     positive, sizes = (setup.photon_scale, setup.normalisation), _group_sizes(config) or range(1, C + 1)
-    finite = all(np.isfinite(array).all() for array in (setup.probe, setup.offsets)) and setup.probe.any()
-    fits = setup.group_size == C and C in sizes and N <= setup.region_size <= 4 * N
     checks = {
-        "probe or offsets hold NaN or infinity, or the probe is zero": finite,
+        "probe or offsets hold NaN or infinity, or the probe is zero": setup.probe.any()
+        and all(np.isfinite(array).all() for array in (setup.probe, setup.offsets)),
         f"photon_scale, normalisation = {positive}; must be finite numbers > 0": all(
             np.isfinite(value) and value > 0 for value in positive
         ),
         f"group_size={setup.group_size}, region_size={setup.region_size}, {C} offsets; config.yaml makes "
-        f"groups of {max(sizes, default=0)}": fits,
+        f"groups of {max(sizes, default=0)}": setup.group_size == C in sizes
+        and N <= setup.region_size <= 4 * N,
         f"support={setup.support}; must be even and at most N={N}": 0 < setup.support <= N
         and setup.support % 2 == 0,
     }
-    for text, holds in checks.items():
-        if not holds:
-            raise ValueError(f"{SETUP}: {text}")
+    if wrong := [text for text, holds in checks.items() if not holds]:
+        raise ValueError(f"{SETUP}: {wrong[0]}")
     return setup

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import keras
 import numpy as np
 
-from ptycho.config import ConfigError, ProbeConfig, RunConfig, TrainedConfig
+from ptycho.config import ConfigError, RunConfig, TrainedConfig
 from ptycho.config.mapping import differences, result_settings
 from ptycho.config.memory import Part, check_memory
 from ptycho.networks import count_activations, count_parameters
@@ -31,18 +30,12 @@ from ptycho.training.loop import NonFiniteLossError
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, eq=False)
-class TrainingScans:
-    """Scans that a network is trained with, as it views them.
-
-    Attributes:
-        training, validation: what its weights are fitted to, and what chooses the epoch.
-        offsets: ``(C, 2)`` float32, of a typical group.
-    """
+class TrainingScans(NamedTuple):
+    """Scans that a network is trained with, as it views them."""
 
     training: Dataset
-    validation: Dataset
-    offsets: np.ndarray
+    validation: Dataset  # chooses the epoch
+    offsets: np.ndarray  # (C, 2) float32, of a typical group
 
 
 class FittedNetwork(NamedTuple):
@@ -80,15 +73,16 @@ def train_network(
         Stopped: a signal came.
     """
     recipe, own_config = COMPETITORS[name], config.of(name)
-    both = scans.training, scans.validation
-    training, validation = (recipe.training_view(own_config, scan) for scan in both)
+    training, validation = (recipe.training_view(own_config, scan) for scan in scans[:2])
     geometry = training_geometry(training, config.test_probe if isinstance(config, RunConfig) else None)
     model = recipe.build(own_config, geometry)
     if start is not None:
         set_weights(model, start)
     check_network_memory(name, model, config, training)
-    learns = config.learns_probe and not recipe.supervised
-    learner = build_learner(model, training, config.probe) if learns else None
+    learner = None  # the network with its training probe as a variable
+    if config.learns_probe and not recipe.supervised:
+        mask = probe_mask(config.probe, training.N)
+        learner = ProbeLearner(network=model, probe=training.model_probe, mask=mask, name=model.name)
     settings = result_settings(config)
     history = restore_network(name, model, settings, folder)
     setup = setup_of(training, scans.offsets, geometry.support)
@@ -157,21 +151,13 @@ def check_network_memory(name: str, model: keras.Model, config: TrainedConfig, t
     check_memory({f"trains the {name}": parts})
 
 
-def build_learner(model: keras.Model, training: Dataset, config: ProbeConfig) -> ProbeLearner:
-    """Return the network with its training probe as a variable."""
-    mask = probe_mask(config, training.N)
-    return ProbeLearner(network=model, probe=training.model_probe, mask=mask, name=model.name)
-
-
 def restore_network(
     name: str, model: keras.Model, settings: dict[str, Any], folder: RunFolder
 ) -> History | None:
     """Give ``model`` the weights with which an interrupted run stored it; None if it must be trained.
 
-    ``settings`` are those of the run, as they are stored with a network.
-
     Raises:
-        ConfigError: it was trained with another configuration.
+        ConfigError: it was trained with another configuration than ``settings``.
     """
     if not (folder.resumed and is_stored(folder.path, name)):
         return None
@@ -180,8 +166,7 @@ def restore_network(
     except ConfigError as error:
         log.warning("%s; it is trained again", error)
         return None
-    description = stored.description
-    if not description.get("complete"):
+    if not (description := stored.description).get("complete"):
         return None
     if changes := differences(description["run_config"], settings):
         raise ConfigError(

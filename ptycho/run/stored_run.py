@@ -79,19 +79,12 @@ FOLDER = Path(__file__).resolve().parent.parent / PRETRAINED
 
 
 def run_folder(run: str | Path) -> Path:
-    """Return the folder that ``run=…`` names: ``pretrained`` is the network that comes with the program.
-
-    A folder of that name is ``./pretrained``.
-    """
+    """Return the folder of ``run=…``; ``pretrained`` is the program's, a folder of that name ./pretrained."""
     return FOLDER if str(run) == PRETRAINED else Path(run)
 
 
 def check_prior_weights(file: str | None) -> None:
-    """Raise unless ``solver.denoiser_weights`` names the weights of a learned prior; no TensorFlow.
-
-    Raises:
-        ConfigError: there is no such file, or it is another.
-    """
+    """Raise ConfigError unless ``solver.denoiser_weights`` names the weights of a learned prior."""
     if file is None:
         return
     wanted = "must be prior/weights.npz of a folder that ptycho pretrain network=denoiser made"
