@@ -56,11 +56,7 @@ def name_source(words: list[str]) -> list[str]:
 
 
 def run(config: LiveConfig, stop: StopRequest, reconstruct: Run) -> list[str]:
-    """Watch a scan, and reconstruct it; what was made, a line each.
-
-    Raises:
-        ConfigError: one line with what is wrong.
-    """
+    """Watch a scan, and reconstruct it; return what was made, a line each."""
     config, folder = _begun(config)
     place = folder / PLACE
     if (folder / names.CONFIG).is_file():
@@ -102,8 +98,7 @@ def _begun(config: LiveConfig) -> tuple[LiveConfig, Path]:
 
 def _watched(config: LiveConfig, folder: Path, place: Path) -> ScanRunConfig | None:
     """Watch until the scan has ended; return the configuration of the following run, None for no such run."""
-    store = Store(place)
-    largest = int(1e6 * config.largest_message_mb)
+    store, largest = Store(place), int(1e6 * config.largest_message_mb)
     source = open_source(str(config.watch), config.data, store.has, config.bind, config.curve_keys, largest)
     collector = Collector(source, store, CollectOptions(config.frames, config.timeout_s, config.wait_s))
     collector.start()

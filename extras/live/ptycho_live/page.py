@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -76,7 +75,8 @@ def write_page(
         verdict: its level (``good``, ``weak``, ``bad``, ``open``), and its sentence.
         report: name of the report beside the page; empty: there is none.
     """
-    page = _template().render(
+    templates = Environment(loader=PackageLoader("ptycho_live"), autoescape=True, undefined=StrictUndefined)
+    page = templates.get_template("live.html.j2").render(
         title=f"{numbers.get('state', '')}: {Path(str(numbers.get('watch', ''))).name}",
         refresh_s=None if refresh_s is None else max(1, round(refresh_s)),
         verdict=verdict,
@@ -85,12 +85,6 @@ def write_page(
         rows=[row for name, value in numbers.items() if name != "state" and (row := _row(name, value))[1]],
     )
     write_text(folder / PAGE, page)
-
-
-@cache
-def _template() -> Template:
-    loader = PackageLoader("ptycho_live")
-    return Environment(loader=loader, autoescape=True, undefined=StrictUndefined).get_template("live.html.j2")
 
 
 def _row(name: str, value: Any) -> tuple[str, str, str]:
@@ -130,11 +124,11 @@ def write_picture(
     places = figure.subplot_mosaic(
         [["amplitude", "phase", "probe"], ["amplitude", "phase", "course"]], width_ratios=[2.2, 2.2, 1.1]
     )
-    for name, channel in zip(("amplitude", "phase"), picture.channels, strict=True):
+    titles = {"amplitude": "amplitude", "phase": "phase, its plane removed"}
+    for (name, title), channel in zip(titles.items(), picture.channels, strict=True):
         show_channel(figure, places[name], channel, pixel_m, picture.pixels)
-        places[name].set_title(name)
+        places[name].set_title(title)
     show_probe(places["probe"], picture.probe, pixel_m)
-    places["phase"].set_title("phase, its plane removed")
     places["probe"].set_title("probe")
     _course(places["course"], course)
     figure.suptitle(title, fontsize=11)

@@ -77,7 +77,7 @@ def main(help_text: str | None) -> NoReturn:
 
 
 def replay(config: ReplayConfig) -> list[str]:
-    """Play a scan; what was played, a line each."""
+    """Play a scan; return what was played, a line each."""
     raw = open_raw(config.data)
     count = min(config.n or len(raw.positions), len(raw.positions))
     events = schedule(count, config.rate, config.lag_s, config.faults, config.fault_share, config.seed)
@@ -93,14 +93,12 @@ def replay(config: ReplayConfig) -> list[str]:
     seconds = time.perf_counter() - began
     writer.close(config.complete)
     frames = sum(event.kind == "frame" for event in events)
-    return [
-        f"{config.to}: {frames} frames in {seconds:.1f} s, {frames / max(seconds, 1e-9):.0f} a second; "
-        f"at most {latest:.2f} s behind"
-    ]
+    speed = f"{frames} frames in {seconds:.1f} s, {frames / max(seconds, 1e-9):.0f} a second"
+    return [f"{config.to}: {speed}; at most {latest:.2f} s behind"]
 
 
 def open_writer(config: ReplayConfig, raw: RawScan) -> Hdf5Writer | FolderWriter | SocketWriter:
-    """Where the scan is played into; ConfigError: it cannot be."""
+    """Return what the scan is played into; ConfigError: nothing can be."""
     to = str(config.to)
     if to.startswith(SOCKET):
         return SocketWriter(to, raw, config.compressed, config.curve_keys)
@@ -126,13 +124,7 @@ class Event(NamedTuple):
 
 
 def as_played(raw: RawScan, probe: bool, count: int) -> RawScan:
-    """Return the first ``count`` frames of a scan, its positions in metres, or in pixels.
-
-    ``probe``: whether the probe that the file knows is sent.
-
-    Raises:
-        ConfigError: what its numbers are is not known.
-    """
+    """Return the first ``count`` frames of a scan, in metres or pixels, with its ``probe`` or without."""
     check(raw.domain is not None, "data.domain", "null", "counts, intensity or amplitude; it is not detected")
     factor = UNITS[raw.unit]
     if factor is not None:
@@ -143,10 +135,7 @@ def as_played(raw: RawScan, probe: bool, count: int) -> RawScan:
 
 
 def read_frame(raw: RawScan, number: int, kind: str = "frame") -> np.ndarray:
-    """Return a frame ``(H, W)`` as a detector would write it: photons, where amplitudes are stored.
-
-    ``kind``: of an event, by which something is wrong with it.
-    """
+    """Return a frame ``(H, W)`` as a detector would write it, or wrong by the ``kind`` of an event."""
     data = raw.patterns.read(np.array([number]))[0]
     if raw.domain == "amplitude":
         data = np.square(data)
@@ -167,14 +156,11 @@ def schedule(
     late_s: float = 3.0,
     out_of_step: int = 6,
 ) -> list[Event]:
-    """Return what is played, in the order of the moments.
+    """Return the events of ``count`` frames, ``rate`` a second, in the order of the moments.
 
     Args:
-        count: how many frames.
-        rate: frames in a second.
         lag_s, late_s: from a frame to its position; and what is added where that comes late.
-        faults: some of :data:`Fault`.
-        share: of the frames that have a fault, for each.
+        share: of the frames that have each of the ``faults``.
         out_of_step: positions among which their order changes.
     """
     rng, moments = np.random.default_rng(seed), np.arange(count) / rate
@@ -209,14 +195,14 @@ class Hdf5Writer:
         for name, value in _cxi(raw).items():
             file[name] = value
 
-        def growing(name: str, link: str, shape: tuple[int, ...], rows: int, **kinds: Any) -> h5py.Dataset:
+        def growing(names: Sequence[str], shape: tuple[int, ...], rows: int, **kinds: Any) -> h5py.Dataset:
             size = {"shape": (0, *shape), "maxshape": (None, *shape), "chunks": (rows, *shape)}
-            file[link] = h5py.SoftLink(f"/{name}")
-            return file.create_dataset(name, **size, **kinds)
+            file[names[0]] = h5py.SoftLink(f"/{names[1]}")
+            return file.create_dataset(names[1], **size, **kinds)
 
         filters: dict[str, Any] = dict(hdf5plugin.Bitshuffle(cname="lz4")) if compressed else {}
-        self._frames = growing(PATTERNS[1], PATTERNS[0], first.shape, 1, dtype=first.dtype, **filters)
-        self._places = growing(TRANSLATIONS[1], TRANSLATIONS[0], (3,), 1024, dtype=float, fillvalue=np.nan)
+        self._frames = growing(PATTERNS, first.shape, 1, dtype=first.dtype, **filters)
+        self._places = growing(TRANSLATIONS, (3,), 1024, dtype=float, fillvalue=np.nan)
         self._places.attrs["units"] = "m"
         file.swmr_mode = True
 

@@ -35,15 +35,8 @@ class LiveRun:
     Args:
         collector, store: the thread that receives the scan, and the file where it is kept.
         config: of the run that will follow; its section ``data`` has the values that the source lacks.
-        options: limits of the live reconstruction.
         folder: where picture, numbers and page are written.
         watched: the path or address that is watched, as text for the page.
-
-    Attributes:
-        state: the estimate; None: too few patterns so far.
-        problem: why it could not begin.
-        course: seconds since the start, and the deviance of the held-out patterns.
-        speed: pattern-steps per second.
     """
 
     def __init__(
@@ -57,10 +50,11 @@ class LiveRun:
     ) -> None:
         self._collector, self._store, self._config, self._options = collector, store, config, options
         self._folder, self._watched = folder, watched
-        self.state: LiveState | None = None
-        self.problem: str | None = None
-        self.course: list[tuple[float, float]] = []
-        self.speed, self._tried, self._last_picture = 0.0, 0, -np.inf
+        self.state: LiveState | None = None  # too few patterns so far
+        self.problem: str | None = None  # why it could not begin
+        self.course: list[tuple[float, float]] = []  # seconds, and the deviance of the held-out patterns
+        self.speed = 0.0  # pattern-steps per second
+        self._tried, self._last_picture = 0, -np.inf
         self._started = time.monotonic()
         # of cycles with new patterns: moment, patterns used by then, longest time from arrival to a fit
         self._cycles: deque[tuple[float, int, float]] = deque(maxlen=1000)

@@ -27,12 +27,7 @@ NAME = "scan.h5"
 class Store:
     """The file of a scan (:mod:`~ptycho_live.scan_file`); one thread writes, others may read meanwhile.
 
-    Args:
-        slack: bytes that are reserved beside the rows, for what HDF5 keeps of them.
-
-    Attributes:
-        table: the frames with their positions; the same value until something arrives.
-        description: what the source has said of the scan, and why it has ended.
+    ``slack``: bytes that are reserved beside the rows, for what HDF5 keeps of them.
 
     Raises:
         ConfigError: the existing file cannot be continued.
@@ -41,11 +36,13 @@ class Store:
     def __init__(self, folder: Path, slack: int = 2**20) -> None:
         self.folder, self.path, self._slack = folder, folder / NAME, slack
         folder.mkdir(parents=True, exist_ok=True)
-        self._synced, self._syncing, self.description = 0.0, threading.Thread(), UNDESCRIBED
+        self._synced, self._syncing = 0.0, threading.Thread()
+        self.description = UNDESCRIBED  # what the source has said of the scan, and why it has ended
         if not self.path.is_file():
             scan_file.create(self.path)
         try:
             self._open()
+            # the same value until something arrives
             self.table = ScanTable().extended(self._file["frames"][:], self._file["received"][:])
             if len(self._file["description"]):
                 self.description = _description(self._file["description"][:].tobytes())
@@ -129,8 +126,7 @@ class Store:
             probe: modes ``(K, N, N)`` on the object's pixels; None: that of the source, if it has one.
 
         Raises:
-            ConfigError: the unit of the positions is not known.
-            OSError: the disk is full, or gone.
+            ConfigError: the unit of the positions is not known. OSError: the disk is full, or gone.
         """
         table, said, stated = self.table, self.description, config.stated_quantities()
         unit, zero = config.unit or said.unit, config.zero_frequency or said.zero_frequency

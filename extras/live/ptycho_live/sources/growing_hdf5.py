@@ -35,8 +35,7 @@ class GrowingHdf5(Source):
     """Source that reads an HDF5 file while it is written; see the module's text.
 
     Args:
-        config: the section ``data``: what the file lacks.
-        has: whether the frame of an index is kept already.
+        config, has: see :func:`~ptycho_live.sources.open_source`.
         pause_s: time in s between two reads of the positions.
         at_once: bytes of frames that are read in one call.
     """

@@ -96,11 +96,7 @@ class SocketSource(Source):
 
 
 def tcp_address(watch: str) -> str:
-    """Return the address ``zmq://host:port`` as ZeroMQ has it.
-
-    Raises:
-        ConfigError: it is none.
-    """
+    """Return the address ``zmq://host:port`` as ZeroMQ has it; ConfigError: it is none."""
     match = ADDRESS.fullmatch(watch)
     if match is None or not 0 < int(match[2]) < 65536:
         raise ConfigError(f"{watch}: must be zmq://host:port, as zmq://127.0.0.1:5555")
@@ -112,9 +108,6 @@ def prove(socket: Any, context: Any, path: str, server: bool) -> Any:
 
     Returns:
         Of a server the authenticator of the other key, to be stopped in the end; else None.
-
-    Raises:
-        ConfigError: the file has none.
     """
     try:
         keys = read_json(Path(path))
