@@ -24,8 +24,7 @@ def raw_scan(
 ) -> RawScan:
     """Return arrays, patterns ``(J, N, N)``, as a file would; :meth:`ptycho.Scan.from_arrays` has the shapes.
 
-    Raises:
-        ConfigError: an array cannot be used; the message names it, its value, and what to do.
+    ConfigError: an array cannot be used; the message names it, its value, and what to do.
     """
     patterns = check_patterns(patterns, counts, good)
     J, N, _ = patterns.shape

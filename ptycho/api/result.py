@@ -207,11 +207,7 @@ class Result:
 
 
 def to_page(result: Result) -> str:
-    """Return the report of a result.
-
-    Raises:
-        ConfigError: the optional part that draws it is not installed.
-    """
+    """Return the report of a result; ConfigError: the optional part that draws it is not installed."""
     if (advice := remedy(PAGES)) is not None:
         raise ConfigError(f"report: {advice}")
     name = Path(result.name).name or "scan"

@@ -270,8 +270,7 @@ def open_scan(file: str | Path | Sequence[str | Path], **data: Any) -> Scan:
 def as_scan(scan: Scan | str | Path, data: Mapping[str, Any] | None = None) -> Scan:
     """Return a scan, or that in a file of this path, which is read with the settings ``data``.
 
-    Raises:
-        ConfigError: it is neither; settings for a scan that has been read; or as of :func:`open_scan`.
+    ConfigError: it is neither; settings for a scan that has been read; or as of :func:`open_scan`.
     """
     if isinstance(scan, str | Path):
         return open_scan(scan, **data or {})

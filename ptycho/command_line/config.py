@@ -28,11 +28,7 @@ OF_THE_CALL = ("overrides", "runtime", "searchpath", "job.override_dirname", "jo
 
 
 def check_programs(programs: Mapping[str, str], overrides: Sequence[str], source: str) -> None:
-    """Refuse a program or code, by key, that a file names and the command line does not; allow the others.
-
-    Raises:
-        ConfigError: the message has its key.
-    """
+    """Refuse a program or code, by key, that a file names and the command line does not; allow the others."""
     given = set(map(key_of, overrides))
     for key, program in programs.items():
         if not given & {key, key.split(".")[0]}:
@@ -48,9 +44,6 @@ def check_folder(config_name: str, arguments: Sequence[str], conf: Path) -> None
 
     Hydra makes an object of any class that its own section names, before anything else is looked at. So the
     section is composed, which runs nothing, with these files and without them, and must be the same.
-
-    Raises:
-        ConfigError: the message has the key.
     """
     flags, unknown = get_args_parser().parse_known_args(list(arguments))
     if flags.config_path or flags.config_name:

@@ -288,11 +288,7 @@ class DataConfig:
 
     @property
     def path(self) -> str:
-        """The file of the only scan.
-
-        Raises:
-            ConfigError: there are several.
-        """
+        """The file of the only scan; ConfigError: there are several."""
         if len(self.file) > 1:
             raise ConfigError(f"data.file={list(self.file)}: must be one scan here; use one command for each")
         return self.file[0]

@@ -17,8 +17,7 @@ Shift = Annotated[Number, Ge(-100), Le(100)]
 class Imperfections:
     """Deviations of a simulated measurement from what its file states; none by default.
 
-    Raises:
-        ConfigError: a value that is out of range, or that has no meaning beside another.
+    ConfigError: a value that is out of range, or that has no meaning beside another.
     """
 
     defocus_um: Number = key(
@@ -104,11 +103,7 @@ class Imperfections:
 
 
 def check_detector(N: int, bad_pixels: int, hot_pixels: int, wrong: Imperfections) -> None:
-    """Refuse a detector of N × N pixels that has hardly any good ones.
-
-    Raises:
-        ConfigError: names the key.
-    """
+    """Refuse a detector of N × N pixels that has hardly any good ones."""
     for name, count in (("bad_pixels", bad_pixels), ("hot_pixels", hot_pixels)):
         most = N**2 // 4
         check(0 <= count <= most, name, count, f"from 0 to {most}, N²/4")

@@ -24,10 +24,8 @@ Section = TypeVar("Section")
 def from_mapping(values: Any) -> Job:
     """Return the validated configuration that nested plain values describe; what is left out has its default.
 
-    ``network`` makes it a pretraining, and ``data`` a run on a scan.
-
-    Raises:
-        ConfigError: an unknown key, a value of the wrong type, or one that the configuration refuses.
+    ``network`` makes it a pretraining, and ``data`` a run on a scan. ConfigError: an unknown key, a value of
+    the wrong type, or one that the configuration refuses.
     """
     schema: type[Job] = RunConfig
     if isinstance(values, dict):

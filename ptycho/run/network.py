@@ -115,9 +115,7 @@ def is_stored(run: Path, name: str) -> bool:
 def read_network(run: Path, name: str) -> StoredNetwork:
     """Read and verify the network ``name`` of a run.
 
-    Raises:
-        ConfigError: one of its files is missing, damaged or another; its generator is code that only they
-            name.
+    ConfigError: one of its files is missing, damaged or another; its generator is code that only they name.
     """
     config, folder, record = read_config(run), run / name, read_record(run)
     if isinstance(config.model, CustomModel):
@@ -148,8 +146,7 @@ def read_network(run: Path, name: str) -> StoredNetwork:
 def read_history(run: Path, name: str) -> list[dict[str, float]]:
     """Read the rows of ``history.csv`` as numbers; what is empty is left out.
 
-    Raises:
-        ConfigError: the file is missing or damaged.
+    ConfigError: the file is missing or damaged.
     """
     path = run / name / HISTORY
     try:
@@ -168,8 +165,7 @@ def read_history(run: Path, name: str) -> list[dict[str, float]]:
 def read_probe(run: Path, name: str) -> np.ndarray:
     """Read the modes ``(K, N, N)`` complex64 of the probe learned with a network, the strongest first.
 
-    Raises:
-        ConfigError: the file is missing or damaged.
+    ConfigError: the file is missing or damaged.
     """
     path = run / name / PROBE
     try:

@@ -156,8 +156,7 @@ def restore_network(
 ) -> History | None:
     """Give ``model`` the weights with which an interrupted run stored it; None if it must be trained.
 
-    Raises:
-        ConfigError: it was trained with another configuration than ``settings``.
+    ConfigError: it was trained with another configuration than ``settings``.
     """
     if not (folder.resumed and is_stored(folder.path, name)):
         return None

@@ -38,10 +38,8 @@ def interpret_scan(data: DataConfig, output_dir: str | None = None) -> ScanGeome
 def plan(config: JobConfig) -> ScanRunConfig:
     """Return the configuration of the run: everything that is known before it is checked.
 
-    A network that is trained on keeps the build that it was trained with.
-
-    Raises:
-        ConfigError: the scan cannot be read, or as of :func:`plan_scan`.
+    A network that is trained on keeps the build that it was trained with. ConfigError: the scan cannot be
+    read, or as of :func:`plan_scan`.
     """
     if not isinstance(config, ScanRunConfig):
         raise ConfigError("resume: is a run of the grid-lines workflow; resume it with its own script")
@@ -53,9 +51,8 @@ def plan(config: JobConfig) -> ScanRunConfig:
 def plan_scan(own: ScanRunConfig, scan: ScanGeometry) -> ScanRunConfig:
     """Return the configuration of a run on a scan, with what the network of ``run`` was trained with.
 
-    Raises:
-        ConfigError: the scan does not fit the network, the network of ``run`` cannot be read or does not fit,
-            or the machine has too little memory.
+    ConfigError: the scan does not fit the network, the network of ``run`` cannot be read or does not fit, or
+    the machine has too little memory.
     """
     stored = check_settings(own)
     usable = len(scan.frames) - len(isolated(scan.positions))  # as far as is known before they are read
@@ -88,9 +85,8 @@ def plan_scan(own: ScanRunConfig, scan: ScanGeometry) -> ScanRunConfig:
 def check_settings(config: ScanRunConfig) -> StoredNetwork | None:
     """Check what a run needs besides its scans; the network of ``run``, if it takes one.
 
-    Raises:
-        ConfigError: weights, a network or code of the user cannot be read, another model is specified, or
-            pty-chi is missing.
+    ConfigError: weights, a network or code of the user cannot be read, another model is specified, or pty-chi
+    is missing.
     """
     check_own_code(programs_in(config))
     check_prior_weights(config.solver.denoiser_weights)

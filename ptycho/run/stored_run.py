@@ -33,10 +33,8 @@ def read_job(run: Path) -> Job:
     """Read the configuration of the run in folder ``run``, from its ``config.yaml``.
 
     Keys that are newer than the file have their defaults, and keys that are gone may have had no effect; a
-    file that lacks whole sections has been cut short.
-
-    Raises:
-        ConfigError: the file is missing, unreadable, incomplete, or holds an unknown key or a wrong value.
+    file that lacks whole sections has been cut short. ConfigError: the file is missing, unreadable,
+    incomplete, or holds an unknown key or a wrong value.
     """
     path = run / CONFIG
     try:

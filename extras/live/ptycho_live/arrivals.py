@@ -98,8 +98,7 @@ class Source(ABC):
     def poll(self) -> Arrivals:
         """Return the arrivals since the last call, within about a second; empty if there are none.
 
-        Raises:
-            ConfigError: the source can never be read.
+        ConfigError: the source can never be read.
         """
 
     def close(self) -> None:  # noqa: B027 - a file or a folder is not held open

@@ -138,8 +138,7 @@ HEADER: TypeAdapter[Header] = TypeAdapter(Annotated[Header, Field(discriminator=
 def read(parts: list[bytes], longest: int = 2**22) -> Frame | np.ndarray | dict[str, Any] | None:
     """Return a frame, positions, values of a :class:`Description`, or at the end of the scan None.
 
-    Raises:
-        BadMessage: a part is missing, too much, or wrong.
+    BadMessage: a part is missing, too much, or wrong.
     """
     if len(parts) > 2 or len(parts[0]) > longest:
         raise BadMessage("more than two parts" if len(parts) > 2 else "header too long")

@@ -180,8 +180,7 @@ def schedule(
 class Hdf5Writer:
     """CXI file whose frames and positions grow, written by SWMR; what has not come is NaN.
 
-    Raises:
-        ConfigError: positions are in pixels, which the format does not know.
+    ConfigError: positions are in pixels, which the format does not know.
     """
 
     def __init__(self, path: Path, raw: RawScan, compressed: bool) -> None:
@@ -273,8 +272,7 @@ class FolderWriter:
 class SocketWriter:
     """Socket that sends messages to a receiver that waits at an address; it tries for half a minute.
 
-    Raises:
-        ConfigError: the address cannot be used.
+    ConfigError: the address cannot be used.
     """
 
     def __init__(self, address: str, raw: RawScan, compressed: bool, keys: str | None) -> None:

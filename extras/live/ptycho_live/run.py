@@ -64,8 +64,7 @@ class LiveRun:
     def watch(self) -> None:
         """Reconstruct what is collected, until nothing more will come and all of it was fitted.
 
-        Raises:
-            ConfigError: the source can never be read, or the scan has too few patterns.
+        ConfigError: the source can never be read, or the scan has too few patterns.
         """
         collector = self._collector
         while True:

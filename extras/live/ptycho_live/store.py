@@ -27,10 +27,8 @@ NAME = "scan.h5"
 class Store:
     """The file of a scan (:mod:`~ptycho_live.scan_file`); one thread writes, others may read meanwhile.
 
-    ``slack``: bytes that are reserved beside the rows, for what HDF5 keeps of them.
-
-    Raises:
-        ConfigError: the existing file cannot be continued.
+    ``slack``: bytes that are reserved beside the rows, for what HDF5 keeps of them. ConfigError: the existing
+    file cannot be continued.
     """
 
     def __init__(self, folder: Path, slack: int = 2**20) -> None:
@@ -82,8 +80,7 @@ class Store:
     ) -> Counter[str]:
         """Keep frames, positions and the source's description; return the faults and their numbers.
 
-        Raises:
-            OSError: the disk is full, or gone; the same call may be repeated.
+        OSError: the disk is full, or gone; the same call may be repeated.
         """
         self._reserve(sum(frame.data.nbytes for frame in frames) + positions.nbytes)
         if description not in (UNDESCRIBED, self.description):
