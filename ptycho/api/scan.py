@@ -221,24 +221,20 @@ class Scan:
     def __len__(self) -> int:
         return len(self.geometry.frames)
 
-    def _facts(self) -> dict[str, str]:
-        """What is shown of a scan, by name."""
-        span, probe = np.ptp(self.positions, axis=0), self.probe
-        modes = "none, it will be estimated" if probe is None else f"{len(probe)} mode{'s'[: len(probe) > 1]}"
-        kind = "photon counts" if self.counts else "intensities"
-        return {
-            "patterns": f"{len(self)} of {self.N} × {self.N}, {kind}",
-            "positions": f"{span[0]:.1f} × {span[1]:.1f} object pixels",
-            "pixel": self.geometry.pixel.text,
-            "probe": modes,
-        }
-
     def _title(self) -> str:
         return f"Scan {self.name!r} ({self.geometry.raw.format})"
 
     def __repr__(self) -> str:
-        facts = [f"  {key:10} {text}" for key, text in self._facts().items()]
-        return "\n".join([self._title(), *facts, *(f"  ! {warning}" for warning in self.warnings)])
+        span, probe = np.ptp(self.positions, axis=0), self.probe
+        modes = "none, it will be estimated" if probe is None else f"{len(probe)} mode{'s'[: len(probe) > 1]}"
+        kind = "photon counts" if self.counts else "intensities"
+        facts = [
+            f"patterns   {len(self)} of {self.N} × {self.N}, {kind}",
+            f"positions  {span[0]:.1f} × {span[1]:.1f} object pixels",
+            f"pixel      {self.geometry.pixel.text}",
+            f"probe      {modes}",
+        ]
+        return "\n  ".join([self._title(), *facts, *(f"! {warning}" for warning in self.warnings)])
 
     def _repr_png_(self) -> bytes | None:
         """What a notebook shows."""

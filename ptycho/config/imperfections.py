@@ -98,8 +98,7 @@ class Imperfections:
     def changed(self) -> dict[str, Any]:
         """The settings that differ from the default, which is perfection."""
         plain = asdict(Imperfections())
-        own = {name: getattr(self, name) for name in plain}
-        return {name: value for name, value in own.items() if value != plain[name]}
+        return {name: getattr(self, name) for name in plain if getattr(self, name) != plain[name]}
 
 
 def check_detector(N: int, bad_pixels: int, hot_pixels: int, wrong: Imperfections) -> None:

@@ -95,7 +95,11 @@ def check_settings(config: ScanRunConfig) -> StoredNetwork | None:
     if config.run is None or not config.models:
         return None
     stored = read_network(run_folder(config.run), NETWORK)
-    _check_model(stored, config.model, config.run)
+    if config.model not in (stored.config.model, FAST):
+        raise ConfigError(
+            f"model={config.model.kind} and run={config.run}: the network of that run has other settings "
+            f"({stored.config.model}); remove the keys of model"
+        )
     return stored
 
 
@@ -129,16 +133,6 @@ def _groups_of(
     if tiles is None:
         tiles = general or bool(isinstance(trained, ScanRunConfig) and trained.tiles)
     return group_size, tiles
-
-
-def _check_model(stored: StoredNetwork, model: GeneratorConfig, run: str) -> None:
-    """Refuse a section ``model`` other than that of the run whose network is used."""
-    trained = stored.config.model
-    if model not in (trained, FAST):
-        raise ConfigError(
-            f"model={model.kind} and run={run}: the network of that run has other settings "
-            f"({trained}); remove the keys of model"
-        )
 
 
 def _fits(stored: StoredNetwork, run: str, asked: dict[str, int], fitted: int) -> None:

@@ -111,12 +111,6 @@ def _number(value: float | None) -> str:
     return "none" if value is None else f"{value:.4f}"
 
 
-def first_of(count: int) -> str:
-    """Return the title of a figure that shows the first of so many images."""
-    means = "; scores of this image (the log has the means over all)" if count > 1 else ""
-    return f"image 1 of {count}{means}"
-
-
 def draw_comparison(
     truths: np.ndarray,
     region: metrics.Region,
@@ -133,10 +127,10 @@ def draw_comparison(
 
     ``moved``: as for :func:`score_models`.
     """
-    truth, which = region.crop(truths[0]), first_of(len(truths))
+    truth, means = region.crop(truths[0]), "; scores of this image (the log has the means over all)"
 
     def store(name: str, figure: Figure) -> None:
-        figure.suptitle(which)
+        figure.suptitle(f"image 1 of {len(truths)}{means * (len(truths) > 1)}")
         folder.figure(names.figure(name), figure)
 
     with folder.timed("drawing"):

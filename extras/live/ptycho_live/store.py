@@ -39,7 +39,7 @@ class Store:
         if not self.path.is_file():
             scan_file.create(self.path)
         try:
-            self._open()
+            self._file = scan_file.open_to_append(self.path)
             # the same value until something arrives
             self.table = ScanTable().extended(self._file["frames"][:], self._file["received"][:])
             if len(self._file["description"]):
@@ -93,8 +93,8 @@ class Store:
                 new[frame.number] = frame
         rows = np.array([(frame.number, frame.time) for frame in new.values()], FRAME)
         if new:  # the numbers first: a row of the table stands for a frame that is whole
-            data = np.stack([frame.data for frame in new.values()]).astype(self._dtype, copy=False)
-            scan_file.append(self._file["patterns"], data, self.counts[0])
+            data, patterns = np.stack([frame.data for frame in new.values()]), self._file["patterns"]
+            scan_file.append(patterns, data.astype(patterns.dtype, copy=False), self.counts[0])
             scan_file.append(self._file["frames"], rows, self.counts[0])
         places = self._new_positions(positions, faults)
         if len(places):
@@ -158,18 +158,12 @@ class Store:
         options = ReadOptions(keys=section.keys.stated(), unit=section.unit, stated=stated, growing=True)
         return replace(open_scan(self.path, options), probe_pixel_m=self.description.probe_pixel_m)
 
-    def _open(self) -> None:
-        self._file = scan_file.open_to_append(self.path)
-        patterns = self._file.get("patterns")
-        self._shape: tuple[int, int] | None = None if patterns is None else patterns.shape[1:]
-        self._dtype = np.dtype(np.uint8) if patterns is None else patterns.dtype
-
     def _begin(self, shape: tuple[int, int], dtype: np.dtype) -> None:
         """Have a file with room for frames; only positions were in it before."""
         self._file.close()
         frames = np.zeros((0, *shape), dtype.newbyteorder("<"))
         scan_file.create(self.path, frames, self.table.received)
-        self._open()
+        self._file = scan_file.open_to_append(self.path)
         self._describe(self.description)
 
     def _describe(self, description: Description) -> None:
@@ -183,13 +177,13 @@ class Store:
         data, said = frame.data, self.description
         if frame.number < 0 or data.dtype.kind not in "fiu" or data.ndim != 2:
             return "wrong shape" if data.ndim != 2 else "wrong dtype"
-        if self._shape is None:
+        if "patterns" not in self._file:
             self._begin(said.shape or data.shape, np.dtype(said.dtype or data.dtype))
         if self.has(frame.number):
             return "repeated"
-        if data.shape != self._shape:
+        if data.shape != self._file["patterns"].shape[1:]:
             return "wrong shape"
-        return None if np.can_cast(data.dtype, self._dtype) else "wrong dtype"
+        return None if np.can_cast(data.dtype, self._file["patterns"].dtype) else "wrong dtype"
 
     def _new_positions(self, positions: np.ndarray, faults: Counter[str]) -> np.ndarray:
         """Those that are finite and of no index that was there before."""
