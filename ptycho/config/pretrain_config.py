@@ -54,17 +54,12 @@ class MeasurementConfig(ScansMeasurementConfig):
     """How groups of patterns are measured, and what the network starts from."""
 
     background: Annotated[Range, Within(0, 1)] = key(
-        (0.0, 0.02),
-        "range of the background, as a fraction of the intensity; the network is not informed of it",
+        (0.0, 0.02), "range of the background, as a fraction of the intensity; unknown to the network"
     )
     background_share: Share = key(0.1, "fraction of the examples that have a background")
-    bad_pixels: Annotated[Range, Within(0, 0.5)] = key(
-        (0.0, 0.1), "range of the fraction of masked detector pixels"
-    )
+    bad_pixels: Annotated[Range, Within(0, 0.5)] = key((0.0, 0.1), "range of the fraction of masked pixels")
     bad_share: Share = key(0.2, "fraction of the examples that have masked pixels")
-    start_share: Share = key(
-        0.25, "fraction of the examples that start from a rough object instead of a constant"
-    )
+    start_share: Share = key(0.25, "fraction of the examples that start from a rough object, not a constant")
     again_share: Share = key(0.3, "fraction of the batches that start from an output of the network")
     solver_share: Share = key(0.2, "fraction of the batches that start from a few iterations of the solver")
     solver_passes: Annotated[tuple[Integer, Integer], Within(1, 1000)] = key(
@@ -127,9 +122,7 @@ class KindsConfig(JobConfig):
     FORMS: ClassVar[str]  # the key of the forms of examples
     network: str
     steps: Integer = key(13_000, "number of steps of the optimizer", ge=1, le=10**8)
-    horizon: Integer | None = key(
-        None, "number of steps of the cosine schedule of the learning rate; null: steps"
-    )
+    horizon: Integer | None = key(None, "number of steps of the cosine of the learning rate; null: steps")
     train: AdamConfig = key(AdamConfig(checkpoint_seconds=120.0), "settings of the training")
     probes: Mapping[str, Any] = key(dict, "distribution of the probes")
     objects: Mapping[str, Any] = key(dict, "distribution of the objects")
@@ -147,9 +140,7 @@ class PretrainConfig(KindsConfig, NetworkConfig):
 
     FORMS: ClassVar[str] = "batches"
     models: ClassVar[tuple[str, ...]] = ("pinn",)
-    network: Literal["group"] = key(
-        "group", "network that is trained: that of run=pretrained", level="always"
-    )
+    network: Literal["group"] = key("group", "network to train: that of run=pretrained", level="always")
     batch_size: Integer = key(1, "number of groups in a batch, in inference", ge=1, le=LARGEST_BATCH)
     group_size: Integer = key(64, "number of patterns in a group, in inference", ge=1, le=512)
     maps: Integer = key(3000, "number of thickness maps, which each step rotates and crops", ge=1, le=10**6)
@@ -180,7 +171,7 @@ class DenoiserConfig(KindsConfig):
 
     FORMS: ClassVar[str] = "forms"
     network: Literal["denoiser"] = key(
-        "denoiser", "network that is trained: that of solver.regulariser=learned", level="always"
+        "denoiser", "network to train: that of solver.regulariser=learned", level="always"
     )
     steps: Integer = key(6600, "number of steps of the optimizer", ge=1, le=10**8)
     second: Integer = key(

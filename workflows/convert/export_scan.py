@@ -58,26 +58,19 @@ class ExportConfig:
         allowed="the path of the file to write",
     )
     format: Text | None = key(
-        None,
-        "file format: ptychodus | cxi | nexus | npz; null: by the ending of output (.h5, .cxi, .nxs, .npz)",
+        None, "format: ptychodus | cxi | nexus | npz; null: by the ending of output (.h5, .cxi, .nxs, .npz)"
     )
     source: Text | None = key(
         None, "dataset to export: test | train | val of a simulated run, null: test; scan of a measured one"
     )
     recon: Text | None = key(
-        None,
-        "object to export: solver | pinn | lsqml | gt; null: the product of a measured run, else the truth",
+        None, "object to export: solver | pinn | lsqml | gt; null: a measured run's product, else the truth"
     )
     image: Integer = key(0, "index of the image, of a simulated run")
-    pixel_m: Number | None = key(
-        None, "pixel size of the object, if the run does not have it", gt=0, unit="m"
-    )
-    energy_eV: Number | None = key(None, "photon energy, if the run does not have it", gt=0, unit="eV")
+    pixel_m: Number | None = key(None, "pixel size of the object, if the run has none", gt=0, unit="m")
+    energy_eV: Number | None = key(None, "photon energy, if the run has none", gt=0, unit="eV")
     detector_pixel_m: Number | None = key(
-        None,
-        "pixel size of the detector, if the run does not have it; null: 75 µm, with the distance that fits",
-        gt=0,
-        unit="m",
+        None, "detector pixel, if the run has none; null: 75 µm, with the distance that fits", gt=0, unit="m"
     )
     overwrite: Flag = key(False, "replace an existing file")
     trust: Texts = key((), "your own code that the run names, as my_module:name; nothing else is imported")

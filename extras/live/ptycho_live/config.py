@@ -24,13 +24,9 @@ class LiveConfig:
     wait_s: Number = key(86400.0, "maximum waiting time for the first frame", gt=0, unit="s")
     first: Integer = key(50, "number of patterns from which the first image is reconstructed", ge=10)
     refresh_s: Number = key(4.0, "interval between two images", ge=0.5, unit="s")
-    finish_s: Number = key(
-        45.0, "time for the fit of all patterns together, after the last frame", ge=0, unit="s"
-    )
+    finish_s: Number = key(45.0, "time for the fit of all patterns, after the last frame", ge=0, unit="s")
     final: Flag = key(True, "continue with the run of scan_workflow.py, which assesses the result")
-    curve_keys: Text | None = key(
-        None, "file with the keys of CurveZMQ (public, secret, theirs), for a socket; null: none"
-    )
+    curve_keys: Text | None = key(None, "file of a socket's CurveZMQ keys (public, secret, theirs)")
     bind: Flag = key(True, "bind the socket and wait for a sender; false: connect to a sender that waits")
     largest_message_mb: Number = key(
         256.0, "largest message of a socket; larger ones are dropped", gt=0, le=4096, unit="MB"

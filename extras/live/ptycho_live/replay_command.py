@@ -58,13 +58,9 @@ class ReplayConfig:
     seed: Integer = key(0, "seed of the faults", ge=0)
     probe: Flag = key(True, "send the probe of the file, too (HDF5, socket)")
     compressed: Flag = key(False, "compress frames by bitshuffle and LZ4 (HDF5, socket)")
-    complete: Flag = key(
-        True, "mark the scan as complete at the end; false: end like a detector that was killed"
-    )
+    complete: Flag = key(True, "mark the scan as complete in the end; false: end like a killed detector")
     overwrite: Flag = key(False, "replace an existing file")
-    curve_keys: Text | None = key(
-        None, "file with the keys of CurveZMQ (public, secret, theirs), for a socket; null: none"
-    )
+    curve_keys: Text | None = key(None, "file of a socket's CurveZMQ keys (public, secret, theirs)")
     data: DataConfig = key(..., "scan that is replayed")
 
     def __post_init__(self) -> None:
