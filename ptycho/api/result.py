@@ -181,7 +181,6 @@ class Result:
         return Path(path)
 
     def _lines(self) -> list[str]:
-        """Scores and flags, a line each."""
         values = {name: self.scores.get(key) for name, key in SHOWN.items()}
         shown = [f"{name} {value:.4f}" for name, value in values.items() if value is not None]
         return [f"{self.method}: {', '.join(shown)}", *(f"! {flag}" for flag in self.scores.get("flags", ()))]

@@ -122,14 +122,11 @@ def job_path(output_dir: str) -> Path:
 
 def fail(
     error: Exception,
-    mistakes: tuple[type[Exception], ...],
+    mistakes: tuple[type[Exception], ...],  # errors of a wrong configuration or input file
     explain: Callable[[Exception], str] = explained,
     advice: str = "",
 ) -> int:
-    """Log an error on one line, after a traceback on demand; return the exit code.
-
-    ``mistakes`` are the errors of a wrong configuration or input file; others are failures.
-    """
+    """Log an error on one line, after a traceback on demand; return the exit code."""
     wants_traceback = os.environ.get("HYDRA_FULL_ERROR", "0") not in ("", "0")
     if wants_traceback:
         log.error("failed", exc_info=error)
@@ -164,16 +161,10 @@ def run_program(
     cls: type[Config],
     do: Callable[[Config], list[str]],
     help_text: str | None,
-    read: Callable[[list[str]], list[str]] = list,
-    usual: Sequence[str] = (),
+    read: Callable[[list[str]], list[str]] = list,  # overrides and flags of Hydra from the user's words
+    usual: Sequence[str] = (),  # overrides that stand before them
 ) -> NoReturn:
-    """End the process as the program of ``conf/<name>.yaml``; ``do`` gets its keys as ``cls``.
-
-    Args:
-        read: makes overrides and flags of Hydra from the words of the user.
-        usual: overrides that stand before; without any, and without words, the help is shown.
-        do, help_text: as for :func:`answer`.
-    """
+    """End the process as the program of ``conf/<name>.yaml``; ``do`` gets its keys as ``cls``."""
     words = [*usual, *read(sys.argv[1:])]
 
     def plan(composed: DictConfig) -> list[Config]:

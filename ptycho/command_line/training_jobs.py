@@ -154,7 +154,6 @@ class Progress:
             log.info("%s:\n%s", folder / MARKDOWN, text.rstrip())
 
     def _table(self, folder: Path) -> Iterator[dict[str, Any]]:
-        """Yield the rows of the jobs in a folder."""
         jobs = [job for job in self._jobs if job.together == folder]
         for job, cells in zip(jobs, override_cells([job.overrides for job in jobs]), strict=True):
             state, reason = self._states[job.path]
@@ -173,23 +172,14 @@ def later(name: str) -> Run:
 
 @dataclass(frozen=True)
 class Workflow:
-    """A program that trains.
+    """A program that trains."""
 
-    Attributes:
-        name: of its primary configuration in ``conf/``.
-        schema: of its keys.
-        check: without TensorFlow; gives the configuration with what follows from other files filled in.
-        run: does it in a folder.
-        help_text: shown for ``--help``.
-        split: the runs by name that a configuration asks for, if several: each stands for itself.
-    """
-
-    name: str
-    schema: type[JobConfig]
-    check: Callable[[JobConfig], JobConfig]
+    name: str  # of its primary configuration in conf/
+    schema: type[JobConfig]  # of its keys
+    check: Callable[[JobConfig], JobConfig]  # without TensorFlow; fills in what follows from other files
     run: Run
-    help_text: str | None = None
-    split: Callable[[JobConfig], Mapping[str, JobConfig]] = lambda config: {}
+    help_text: str | None = None  # shown for --help
+    split: Callable[[JobConfig], Mapping[str, JobConfig]] = lambda config: {}  # several runs, by name
 
 
 def main(workflow: Workflow, arguments: Sequence[str] | None = None) -> int:
@@ -342,13 +332,12 @@ def perform(
     workflow: Workflow,
     jobs: list[Job],
     stop: StopRequest,
-    words: Sequence[str],
+    words: Sequence[str],  # that were typed
     explain: Callable[[Exception], str],
 ) -> int:
     """Run the jobs one after the other; return the largest exit code.
 
     Jobs that another process works on are skipped: several processes share those of a pattern or a sweep.
-    ``words`` were typed; ``explain`` puts an error on one line.
     """
     progress, codes, todo = Progress(jobs), [0], [job for job in jobs if job.problem is None]
     for job in jobs:

@@ -123,7 +123,6 @@ def translate(words: Sequence[str]) -> list[str]:
 
 
 def _read(name: str, value: str) -> list[str]:
-    """The overrides for one flag."""
     if name in WITHOUT:
         raise ConfigError(f"--{name}={value}: has no counterpart here; leave it out, and {WITHOUT[name]}")
     if choices := CHOICES.get(name):

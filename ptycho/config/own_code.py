@@ -82,15 +82,14 @@ def load(key: str, path: str) -> Any:
 
 
 def _check_call(source: str, value: Any, keywords: tuple[str, ...]) -> None:
-    """Refuse what cannot be called with some keywords."""
     wanted = f"({', '.join(keywords)}), by keyword" if keywords else "() without arguments"
     if not callable(value):
         raise ConfigError(f"{source}: is no function; must be one that is called as {wanted}")
     try:
-        inspect.signature(value).bind(**dict.fromkeys(keywords))
-    except TypeError as error:
-        raise ConfigError(
-            f"{source}: takes {inspect.signature(value)}; must be callable as {wanted} ({error})"
-        ) from error
-    except ValueError:  # a function without a signature, as some built-in ones
+        signature = inspect.signature(value)
+    except ValueError:  # as some built-in functions have none
         return
+    try:
+        signature.bind(**dict.fromkeys(keywords))
+    except TypeError as error:
+        raise ConfigError(f"{source}: takes {signature}; must be callable as {wanted} ({error})") from error

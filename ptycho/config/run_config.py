@@ -89,7 +89,6 @@ class RunConfig(TrainedConfig):
         self._check_relations()
 
     def _check_relations(self) -> None:
-        """Refuse keys that do not fit each other."""
         drift, need, groups = self.imperfections.probe_variation, self.group_extent, self.train_groups
         check(drift == 0, "imperfections.probe_variation", drift, "0: the probe of grid lines is constant")
         lag = self.imperfections.backlash_px

@@ -35,19 +35,12 @@ def check_disk(raw: RawScan, section: DataConfig, folder: Path, key: str = "outp
 
 def check_memory_for(
     scan: ScanGeometry,
-    name: str,
-    modes: int | None = None,
-    block: int | None = None,
-    network: bool = False,
+    name: str,  # of the scan
+    modes: int | None = None,  # of the probe; None: as many as that of the file
+    block: int | None = None,  # patterns that the solver fits together; None: by default
+    network: bool = False,  # one reconstructs the scan, too
 ) -> None:
-    """Refuse a scan that needs more memory than there is; patterns and regions stay in files.
-
-    Args:
-        name: of the scan.
-        modes: of the probe; None: as many as that of the file.
-        block: patterns that the solver fits together; None: by default.
-        network: whether one reconstructs the scan, too.
-    """
+    """Refuse a scan that needs more memory than there is; patterns and regions stay in files."""
     near = np.delete(scan.positions, isolated(scan.positions), axis=0)
     M = scan.object_size - int(np.ptp(scan.positions, axis=0).max() - np.ptp(near, axis=0).max())
     modes = modes or (1 if scan.probe is None else len(scan.probe))

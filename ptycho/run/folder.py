@@ -37,13 +37,9 @@ log = logging.getLogger(__name__)
 class RunFolder:
     """The output folder of a run; it lists its files in ``files.json``. The tree is in ``docs/networks.md``.
 
-    Args:
-        path: the folder, made if need be.
-        overwrite: the run that the folder holds gives way (:mod:`ptycho.run.replacing`), and is deleted with
-            the first result of this one; without it such a folder is refused.
-        resumed: resume the run that the folder holds; only temporary files are removed.
-
-    ConfigError: the folder holds a run, is no folder, or cannot be written; nothing is changed.
+    A run that the folder holds is resumed; or gives way (:mod:`ptycho.run.replacing`) with ``overwrite``, and
+    is deleted with the first result of this one; or the folder is refused.
+    ConfigError: it holds a run, is no folder, or cannot be written; nothing is changed.
     """
 
     def __init__(self, path: Path, overwrite: bool = False, resumed: bool = False) -> None:

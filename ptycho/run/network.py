@@ -35,24 +35,15 @@ KINDS |= dict.fromkeys(("region_size", "group_size", "support"), "iu")
 
 @dataclass(frozen=True, eq=False)
 class Setup:
-    """Setup for which a network was trained.
+    """Setup for which a network was trained."""
 
-    Attributes:
-        probe: ``(N, N)`` complex64, the strongest mode.
-        photon_scale: s of the training data.
-        normalisation: f of the training data.
-        region_size, group_size: R, C.
-        offsets: ``(C, 2)`` float32, of a group of the regular grid.
-        support: even side of the central square outside which its probes are negligible.
-    """
-
-    probe: np.ndarray
-    photon_scale: float
-    normalisation: float
-    region_size: int
-    group_size: int
-    offsets: np.ndarray
-    support: int
+    probe: np.ndarray  # (N, N) complex64, the strongest mode
+    photon_scale: float  # s of the training data
+    normalisation: float  # f of the training data
+    region_size: int  # R
+    group_size: int  # C
+    offsets: np.ndarray  # (C, 2) float32, of a group of the regular grid
+    support: int  # even side of the central square outside which its probes are negligible
 
     @property
     def N(self) -> int:

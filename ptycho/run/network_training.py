@@ -52,20 +52,14 @@ def train_network(
     scans: TrainingScans,
     folder: RunFolder,
     *,
-    stop: StopRequest | None = None,
-    start: Arrays | None = None,
-    bar: bool | None = None,
-    callbacks: Iterable[Any] = (),
+    stop: StopRequest | None = None,  # saves the training, and stops it, on a signal
+    start: Arrays | None = None,  # weights of a trained network to go on from; None: new ones
+    bar: bool | None = None,  # as for ptycho.progress.Progress
+    callbacks: Iterable[Any] = (),  # of Keras or of the loop, beside those that the configuration names
 ) -> FittedNetwork:
     """Build a model, and take it from the folder of an interrupted run or train and store it.
 
     It is stored too when its loss stops being finite; its checkpoints stay then.
-
-    Args:
-        stop: saves the training, and stops it, on a signal.
-        start: weights of a trained network to go on from; None: new ones.
-        bar: as for :class:`~ptycho.progress.Progress`.
-        callbacks: of Keras or of the loop, beside those that the configuration names.
 
     Raises:
         ConfigError: the folder holds a training with another configuration; code of the user cannot be used.

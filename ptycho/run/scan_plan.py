@@ -121,8 +121,7 @@ def _groups_of(
 ) -> tuple[int | None, bool]:
     """Return ``group_size`` and ``tiles``, by default those of the network of ``run``.
 
-    ``trains``: it is trained on; ``tuned``: patterns in a group of the pretrained network then; more leave
-    few steps.
+    A pretrained network that is trained on has ``tuned`` patterns in a group: more leave few steps.
     """
     trained = stored.config
     general = isinstance(trained, PretrainConfig)
@@ -154,13 +153,9 @@ OF_TENSORFLOW = {"loss", "model.target", "train.callbacks"}
 
 
 def check_own_code(programs: Mapping[str, str]) -> None:
-    """Import the code of the user, and try what can be tried without data.
+    """Import the user's code among ``programs`` by key, and try what can be tried without data.
 
-    Args:
-        programs: import paths by key, as of :func:`~ptycho.config.mapping.programs_in`; others are left out.
-
-    Raises:
-        ConfigError: it cannot be imported, or is not what its key wants.
+    ConfigError: it cannot be imported, or is not what its key wants.
     """
     named = {key: path for key, path in programs.items() if key in DOORS}
     if OF_TENSORFLOW & named.keys():

@@ -72,7 +72,6 @@ def natural(text: str) -> list[str | int]:
 
 
 def base_of(pattern: str) -> Path:
-    """The folder that a pattern begins with."""
     parts = Path(pattern).parts
     magic = next(k for k, part in enumerate(parts) if glob.has_magic(part))
     return Path(*parts[:magic])

@@ -64,17 +64,11 @@ def write_numbers(folder: Path, numbers: Mapping[str, Any], refresh_s: float) ->
 def write_page(
     folder: Path,
     numbers: Mapping[str, Any],
-    refresh_s: float | None,
-    verdict: tuple[str, str],
-    report: str = "",
+    refresh_s: float | None,  # after which the page loads itself again; None: never
+    verdict: tuple[str, str],  # its level (good, weak, bad, open), and its sentence
+    report: str = "",  # name of the report beside the page, if there is one
 ) -> None:
-    """Write ``live.html``, in which every text is escaped.
-
-    Args:
-        refresh_s: after which the page loads itself again; None: never.
-        verdict: its level (``good``, ``weak``, ``bad``, ``open``), and its sentence.
-        report: name of the report beside the page; empty: there is none.
-    """
+    """Write ``live.html``, in which every text is escaped."""
     templates = Environment(loader=PackageLoader("ptycho_live"), autoescape=True, undefined=StrictUndefined)
     page = templates.get_template("live.html.j2").render(
         title=f"{numbers.get('state', '')}: {Path(str(numbers.get('watch', ''))).name}",
@@ -105,18 +99,12 @@ def _row(name: str, value: Any) -> tuple[str, str, str]:
 def write_picture(
     folder: Path,
     state: LiveState,
-    course: list[tuple[float, float]],
+    course: list[tuple[float, float]],  # seconds, and the deviance per pixel of the held-out patterns
     title: str,
-    side: int = 700,
-    share: float = 0.1,
+    side: int = 700,  # of the pictures of the object in pixels, at most
+    share: float = 0.1,  # of the strongest illumination, above which the object is shown, as in the report
 ) -> None:
-    """Write ``live.png``, clear around amplitude and phase, the strongest mode, and the course of the misfit.
-
-    Args:
-        course: seconds, and the deviance per pixel of the held-out patterns.
-        side: of the pictures of the object in pixels, at most.
-        share: of the strongest illumination, above which the object is shown, as in the report.
-    """
+    """Write ``live.png``, clear around amplitude and phase, the strongest mode, and the misfit over time."""
     illumination, pixel_m = state.illumination, state.pixel_m
     covered, bright = illumination > 0, illumination > share * illumination.max()
     picture = Picture.of(state.filled(), covered, bright, state.estimate.modes[0], side)

@@ -143,22 +143,16 @@ def read_frame(raw: RawScan, number: int, kind: str = "frame") -> np.ndarray:
 
 
 def schedule(
-    count: int,
-    rate: float,
-    lag_s: float,
+    count: int,  # frames
+    rate: float,  # of them in a second
+    lag_s: float,  # from a frame to its position
     faults: Sequence[str],
-    share: float,
+    share: float,  # of the frames that have each of the faults
     seed: int,
-    late_s: float = 3.0,
-    out_of_step: int = 6,
+    late_s: float = 3.0,  # added where a position comes late
+    out_of_step: int = 6,  # positions among which their order changes
 ) -> list[Event]:
-    """Return the events of ``count`` frames, ``rate`` a second, in the order of the moments.
-
-    Args:
-        lag_s, late_s: from a frame to its position; and what is added where that comes late.
-        share: of the frames that have each of the ``faults``.
-        out_of_step: positions among which their order changes.
-    """
+    """Return the events of a scan, in the order of the moments."""
     rng, moments = np.random.default_rng(seed), np.arange(count) / rate
     drawn = {fault: rng.random(count) < share for fault in get_args(Fault)}  # each has a stream of its own
     chosen = {fault: some & (fault in faults) for fault, some in drawn.items()}
@@ -259,7 +253,6 @@ class FolderWriter:
                 tifffile.imwrite(self._folder / name, read_frame(self._raw, number, kind))
 
     def close(self, complete: bool) -> None:
-        """End the writing; ``complete``: say that the scan has ended."""
         self._table.close()
         if complete:
             (self._folder / FINISHED).touch()
@@ -301,7 +294,6 @@ class SocketWriter:
             self._send(messages.positions_message(places))
 
     def close(self, complete: bool) -> None:
-        """End the writing; ``complete``: say that the scan has ended."""
         with contextlib.suppress(ConfigError):
             if complete:
                 self._send(messages.message("end"))

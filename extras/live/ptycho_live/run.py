@@ -30,23 +30,16 @@ RESULT = "live.npz"
 
 
 class LiveRun:
-    """A live reconstruction and its present estimate.
-
-    Args:
-        collector, store: the thread that receives the scan, and the file where it is kept.
-        config: of the run that will follow; its section ``data`` has the values that the source lacks.
-        folder: where picture, numbers and page are written.
-        watched: the path or address that is watched, as text for the page.
-    """
+    """A live reconstruction and its present estimate."""
 
     def __init__(
         self,
         collector: Collector,
         store: Store,
-        config: ScanRunConfig,
+        config: ScanRunConfig,  # of the run that will follow; its section data has what the source lacks
         options: LiveOptions,
-        folder: Path,
-        watched: str,
+        folder: Path,  # of picture, numbers and page
+        watched: str,  # the path or address that is watched, as text for the page
     ) -> None:
         self._collector, self._store, self._config, self._options = collector, store, config, options
         self._folder, self._watched = folder, watched

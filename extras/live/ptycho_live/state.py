@@ -160,24 +160,15 @@ class LiveState:
 
 
 def begin(
-    raw: RawScan,
-    config: ScanRunConfig,
-    scratch: Path,
+    raw: RawScan,  # the scan so far; its file is closed in the end
+    config: ScanRunConfig,  # its section data says which frames of the file have a position
+    scratch: Path,  # a folder for patterns in a nameless file
     frames: Callable[[np.ndarray], np.ndarray],
     options: LiveOptions,
 ) -> LiveState:
-    """Interpret the first patterns of a scan, and estimate the probe where none is known.
+    """Interpret the first patterns, and estimate the probe where none is known; the state of no patterns.
 
-    Args:
-        raw: the scan so far; its file is closed in the end.
-        config: of the run; its section ``data`` says which frames of the file have a position.
-        scratch: a folder for patterns in a nameless file.
-
-    Returns:
-        The state of no patterns.
-
-    Raises:
-        ConfigError: a value cannot be determined; the message names the key to set.
+    ConfigError: a value cannot be determined; the message names the key to set.
     """
     with contextlib.closing(raw.patterns):
         scan = interpret(raw, config.data)

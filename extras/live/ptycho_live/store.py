@@ -113,17 +113,14 @@ class Store:
         _sync(self.path)
 
     def as_scan(
-        self, config: DataConfig, moves: np.ndarray | float = 0.0, probe: np.ndarray | None = None
+        self,
+        config: DataConfig,  # of the live run, without what its source has settled
+        moves: np.ndarray | float = 0.0,  # (J, 2), of the positions of the frames that have one
+        probe: np.ndarray | None = None,  # modes (K, N, N) on the object's pixels; None: the source's
     ) -> DataConfig:
         """Make the file a scan like any other; return the section ``data`` that it is read with.
 
-        Args:
-            config: the section ``data`` of the live run, without what its source has settled.
-            moves: ``(J, 2)``, of the positions of the frames that have one, in their unit.
-            probe: modes ``(K, N, N)`` on the object's pixels; None: that of the source, if it has one.
-
-        Raises:
-            ConfigError: the unit of the positions is not known. OSError: the disk is full, or gone.
+        ConfigError: the unit of the positions is not known. OSError: the disk is full, or gone.
         """
         table, said, stated = self.table, self.description, config.stated_quantities()
         unit, zero = config.unit or said.unit, config.zero_frequency or said.zero_frequency

@@ -16,19 +16,13 @@ SOCKET = "zmq://"
 
 def open_source(
     watch: str,
-    config: DataConfig,
+    config: DataConfig,  # values that the source lacks
     has: Has,
-    bind: bool = True,
+    bind: bool = True,  # this and the rest: of a SocketSource
     keys: str | None = None,
     largest: int = 2**28,
 ) -> Source:
-    """Return the source that ``watch`` names, which need not be there yet; ConfigError: it can be none.
-
-    Args:
-        config: the section ``data``: values that the source lacks.
-        has: whether the frame of an index is kept already.
-        bind, keys, largest: of a socket; see :class:`~ptycho_live.sources.socket.SocketSource`.
-    """
+    """Return the source that ``watch`` names, which need not be there yet; ConfigError: it can be none."""
     if watch.startswith(SOCKET):
         return SocketSource(watch, bind, keys, largest)
     if "://" in watch:

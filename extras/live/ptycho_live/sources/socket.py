@@ -27,30 +27,17 @@ ADDRESS = re.compile(r"zmq://([^/:\s]+|\[[0-9a-fA-F:]+\]):(\d{1,5})/?")
 
 
 class SocketSource(Source):
-    """Source that receives messages from a socket; see the module's text.
-
-    Args:
-        bind: wait for the sender; otherwise connect to it.
-        keys: file with the keys of CurveZMQ; None: messages are not encrypted.
-        largest: bytes of the largest message that is accepted.
-        look_s: longest time of one call in s; a quarter of it if nothing arrives.
-        at_once: bytes that are taken in one call.
-        waiting: messages that ZeroMQ buffers, which are lost if the process is killed; the sender waits
-            while the buffer is full.
-
-    Raises:
-        ConfigError: the address cannot be used.
-    """
+    """Source that receives messages from a socket; ConfigError: the address cannot be used."""
 
     def __init__(
         self,
         watch: str,
-        bind: bool,
-        keys: str | None,
-        largest: int,
-        look_s: float = 0.2,
-        at_once: int = 2**26,
-        waiting: int = 20,
+        bind: bool,  # wait for the sender; otherwise connect to it
+        keys: str | None,  # file with the keys of CurveZMQ; None: messages are not encrypted
+        largest: int,  # bytes of the largest message that is accepted
+        look_s: float = 0.2,  # longest time of one call; a quarter of it if nothing arrives
+        at_once: int = 2**26,  # bytes that are taken in one call
+        waiting: int = 20,  # messages in ZeroMQ's buffer, lost with a killed process; then the sender waits
     ) -> None:
         self._look, self._at_once = look_s, at_once
         self._context = zmq.Context()
