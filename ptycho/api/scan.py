@@ -304,7 +304,6 @@ def _stated_pixel(data: DataConfig, pixel_m: float | tuple[float, float] | None)
 
 
 def _far_field_pixel(data: DataConfig) -> tuple[float, float] | None:
-    stated = data.stated_quantities().get
-    return object_pixel(
-        stated("energy_eV"), stated("distance_m"), stated("detector_pixel_m"), data.N or 1
-    ).metres
+    stated = data.stated_quantities()
+    energy, distance, pitch = map(stated.get, ("energy_eV", "distance_m", "detector_pixel_m"))
+    return object_pixel(energy, distance, pitch, data.N or 1).metres

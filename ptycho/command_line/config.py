@@ -56,9 +56,8 @@ def check_folder(config_name: str, arguments: Sequence[str], conf: Path) -> None
         raise ConfigError("-m: a sweep takes no --config-dir; start a run for each file of settings")
     own = [word for word in flags.overrides if key_of(word).split("/")[0].split(".")[0] == "hydra"]
     searchpath = f"hydra.searchpath=[file://{Path(flags.config_dir).absolute()}]"
-    allowed, asked = (
-        _hydra_section(conf, config_name, words) for words in (own, [*flags.overrides, searchpath])
-    )
+    allowed = _hydra_section(conf, config_name, own)
+    asked = _hydra_section(conf, config_name, [*flags.overrides, searchpath])
     if changed := differences(allowed, asked):
         key = changed[0].split(": ")[0]
         raise ConfigError(

@@ -150,10 +150,7 @@ Config = TypeVar("Config")
 
 
 class Unfit(Exception):
-    """What was examined does not work, as the lines that are printed say: the exit code is 1."""
-
-    def __init__(self, lines: Sequence[str]) -> None:
-        super().__init__("\n".join(lines))
+    """What was examined does not work, as the text that is printed says: the exit code is 1."""
 
 
 def run_program(
@@ -192,11 +189,11 @@ def answer(
     log_to_stderr()
     code = 0
     try:
-        lines = do()
+        text = "\n".join(do())
     except Unfit as error:
-        code, lines = EXIT_FAILED, str(error).splitlines()
+        code, text = EXIT_FAILED, str(error)
     except Exception as error:
         full = "; make room and start again" if isinstance(error, WriteError) else ""
         return fail(error, MISTAKES, explain, full)
-    sys.stdout.write(printable("".join(f"{line}\n" for line in lines)))
+    sys.stdout.write(printable(f"{text}\n" if text else ""))
     return code

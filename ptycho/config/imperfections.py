@@ -62,9 +62,7 @@ class Imperfections:
         0, "columns of dead pixels between detector modules, which the mask excludes", ge=0, le=256, unit="px"
     )
     saturation: Integer | None = key(None, "count at which pixels saturate; null: never", ge=1, le=2**32 - 1)
-    point_spread_px: Number = key(
-        0.0, "standard deviation of the point spread of the detector", ge=0, le=10, unit="px"
-    )
+    point_spread_px: Number = key(0.0, "rms width of the detector's point spread", ge=0, le=10, unit="px")
     flux_rms: Number = key(0.0, "rms variation of the flux, as a fraction of its mean", ge=0, le=1)
 
     def __post_init__(self) -> None:

@@ -1,7 +1,4 @@
-"""Nested plain values → the values of :mod:`ptycho.config`, strictly, and back.
-
-No key is ignored, no type is guessed. This module knows neither Hydra nor TensorFlow.
-"""
+"""Nested plain values → the values of :mod:`ptycho.config`, and back; nothing is ignored or guessed."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ptycho.config.messages import ConfigError
 from ptycho.config.run_config import RunConfig
@@ -26,8 +26,7 @@ KEPT_BYTES = 2**28  # of patterns, and of their probes, that it keeps in memory
 OF_A_SCANNED_OBJECT = "exclude isolated positions with data.drop, or raise data.bin"
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(NamedTuple):
     """Something that memory must hold, and what to do to make it smaller."""
 
     name: str

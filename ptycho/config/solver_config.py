@@ -80,9 +80,7 @@ class SolverConfig:
         program="import path",
         level="sometimes",
     )
-    denoiser_weights: Text | None = key(
-        None, "file of the weights of the learned denoiser; null: the weights that are installed"
-    )
+    denoiser_weights: Text | None = key(None, "file of the learned denoiser's weights; null: those installed")
     regularisation_weight: Number | None = key(
         None, "weight λ or κ of the regulariser; null: chosen on the held-out patterns", ge=0
     )

@@ -145,10 +145,8 @@ def read_history(run: Path, name: str) -> list[dict[str, float]]:
             reader = csv.DictReader(file)
             if reader.fieldnames and "epoch" not in reader.fieldnames:
                 raise ValueError("it has no column epoch")
-            return [
-                {key: COLUMNS.get(key, float)(value) for key, value in row.items() if value != ""}
-                for row in reader
-            ]
+            known = [{key: value for key, value in row.items() if value != ""} for row in reader]
+            return [{key: COLUMNS.get(key, float)(row[key]) for key in row} for row in known]
     except Exception as error:  # a damaged file raises whatever its bytes lead to
         raise ConfigError(f"{path}: is damaged ({shown(str(error))})") from error
 

@@ -1,7 +1,4 @@
-"""A run's scan, with what was reconstructed from it, in the formats of other programs.
-
-Nothing here imports TensorFlow.
-"""
+"""A run's scan, with what was reconstructed from it, in the formats of other programs; without TensorFlow."""
 
 from __future__ import annotations
 
@@ -12,17 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from ptycho.config import (
-    ConfigError,
-    PretrainConfig,
-    ProbeConfig,
-    RunConfig,
-    ScanRunConfig,
-    ZonePlateProbe,
-    check,
-)
+from ptycho.config import ConfigError, PretrainConfig, RunConfig, ScanRunConfig, check
 from ptycho.config.own_code import allow
 from ptycho.config.schema import Flag, Integer, Number, Text, Texts, key, settings
+from ptycho.config.sections import ProbeConfig, ZonePlateProbe
 from ptycho.config.waves import conjugate_pitch_m, wavelength_m
 from ptycho.exports import tiff
 from ptycho.exports.exported_scan import ExportedScan, from_dataset, from_measured

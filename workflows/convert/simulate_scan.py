@@ -1,7 +1,4 @@
-"""A scan as a beamline would measure it, with its truth, in a file of a measured scan's format.
-
-Nothing here imports TensorFlow.
-"""
+"""A scan as a beamline would measure it, with its truth, in a file; nothing here imports TensorFlow."""
 
 from __future__ import annotations
 
@@ -50,9 +47,7 @@ class SimulateConfig(ScanSettings):
     physics: Literal["far_field", "near_field"] = key(
         "far_field", "propagation; near_field: Fresnel diffraction behind a diffuser as wide as the detector"
     )
-    fresnel: Number = key(
-        20.0, "Fresnel number of a pixel of a near field: λz/dx², z the effective distance", gt=0, le=1000
-    )
+    fresnel: Number = key(20.0, "Fresnel number of a near field: λz/dx², effective distance z", gt=0, le=1000)
     magnification: Number = key(100.0, "magnification of a near field by a cone beam; 1: none", ge=1, le=1e5)
 
     def __post_init__(self) -> None:

@@ -178,14 +178,13 @@ def reconstruct_by_lsqml(
         "r_factor": [float(run.r_factors[-1]) for run in runs],
     }
     beams = [run.reconstruction.beam for run in runs if run.reconstruction.beam is not None]
-    refined = {
+    reconstruction = Reconstruction(objects, mask)
+    stored = {
+        "YY_pred": reconstruction.object,
         "probe": np.stack([beam.probe for beam in beams]),
         "positions": np.concatenate([beam.positions for beam in beams]),
     }
-    reconstruction = Reconstruction(objects, mask)
-    folder.arrays(
-        names.recon(ITERATIVE), {"YY_pred": reconstruction.object} | reconstruction.arrays() | refined
-    )
+    folder.arrays(names.recon(ITERATIVE), reconstruction.arrays() | stored)
     return reconstruction, beams, facts
 
 

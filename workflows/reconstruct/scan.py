@@ -132,9 +132,8 @@ def reconstruct(
     reconstructions = done.reconstructions
     for name, reconstruction in reconstructions.items():
         folder.arrays(names.recon(name), reconstruction.arrays())
-    folder.arrays(
-        names.ASSESSMENT, assessment_arrays(prepared, reconstructions, done.fits, done.halves, done.caustic)
-    )
+    arrays = assessment_arrays(prepared, reconstructions, done.fits, done.halves, done.caustic)
+    folder.arrays(names.ASSESSMENT, arrays)
     best = reconstructions[done.product]
     target, *_ = [folder.place(name) for name in (names.PRODUCT, *names.IMAGES)]
     thickness = prepared.slice_thickness_m(best)

@@ -14,9 +14,7 @@ from ptycho.config.solver_config import SolverConfig
 class LiveConfig:
     """The keys of ``conf/live.yaml``."""
 
-    watch: Text | None = key(
-        None, "source: an HDF5 file that is being written, a folder (ends with /), or zmq://host:port"
-    )
+    watch: Text | None = key(None, "HDF5 file being written, folder (ends with /), or zmq://host:port")
     output_dir: Text | None = key(None, "folder of the run; null: outputs/live/<name>")
     resume: Text | None = key(None, "folder of a live run that was stopped, to resume with its own keys")
     frames: Integer | None = key(None, "number of frames of the scan; null: as the source states", ge=3)
@@ -34,9 +32,7 @@ class LiveConfig:
     seed: Integer = key(0, "seed of the run that follows", ge=0)
     data: DataConfig = key(lambda: DataConfig(file=("-",)), "metadata that the source does not state")
     probe: OwnProbe | AberratedProbe | Shape = key(OwnProbe(), "initial probe", discriminator="kind")
-    solver: SolverConfig = key(
-        SolverConfig(), "settings of the run that follows; positions: also of the live reconstruction"
-    )
+    solver: SolverConfig = key(SolverConfig(), "settings of the run that follows; positions: also live")
     xla: XlaConfig = key(XlaConfig(), "settings of XLA")
 
     def __post_init__(self) -> None:

@@ -25,10 +25,7 @@ PICTURE, NUMBERS, PAGE = "live.png", "live.json", "live.html"
 COLOURED = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
 GREY: Any = dict.fromkeys(COLOURED, "0.5")  # is read on white and on black
 OPEN = ("open", "The scan is still being measured: the image is preliminary, and was not assessed.")
-UNASSESSED = (
-    "open",
-    "The scan is complete. Its image was not assessed yet; the scan run that follows does so.",
-)
+UNASSESSED = ("open", "The scan is complete. Its image was not assessed yet; the run that follows does so.")
 NAMES = {  # of ``live.json`` → name on the page, unit
     "watch": ("source", ""),
     "seconds": ("time since the start", "s"),
@@ -120,9 +117,8 @@ def write_picture(
     places["probe"].set_title("probe")
     _course(places["course"], course)
     figure.suptitle(title, fontsize=11)
-    write_atomically(
-        folder / PICTURE, lambda file: figure.savefig(file, format="png", dpi=90, transparent=True)
-    )
+    settings: Any = {"format": "png", "dpi": 90, "transparent": True}
+    write_atomically(folder / PICTURE, lambda file: figure.savefig(file, **settings))
 
 
 def _course(axes: Axes, course: list[tuple[float, float]], ratio: float = 3) -> None:

@@ -51,9 +51,7 @@ class ReplayConfig:
     n: Integer | None = key(None, "maximum number of frames; null: all", ge=3)
     burst_s: Number = key(0.1, "interval whose frames are written together", ge=0, le=60, unit="s")
     lag_s: Number = key(0.2, "delay from a frame to its position", ge=0, le=3600, unit="s")
-    faults: Each[Fault] = key(
-        (), "simulated faults: repeated, lost or bad frames, late or disordered positions, garbage"
-    )
+    faults: Each[Fault] = key((), "faults: repeated, lost, bad frames; late, disordered positions; garbage")
     fault_share: Share = key(0.02, "fraction of the frames with each fault")
     seed: Integer = key(0, "seed of the faults", ge=0)
     probe: Flag = key(True, "send the probe of the file, too (HDF5, socket)")
