@@ -80,9 +80,7 @@ def check_positions(positions: np.ndarray, J: int, unit: Literal["px", "m"] = "p
     name, length = ("positions", "object pixels") if unit == "px" else ("positions_m", "metres")
     array = np.asarray(positions)
     if array.shape != (J, 2):
-        raise ConfigError(
-            f"{name} has shape {array.shape}; must be ({J}, 2): (row, col) of each of the {J} patterns"
-        )
+        raise ConfigError(f"{name} has shape {array.shape}; must be ({J}, 2): (row, col) of each pattern")
     if array.dtype.kind not in "fiu":
         raise ConfigError(f"{name} has dtype {array.dtype}; must be real numbers, {length}")
     _refuse(array, ~np.isfinite(array), name, "finite; exclude patterns without a position")

@@ -47,9 +47,7 @@ def check_folder(config_name: str, arguments: Sequence[str], conf: Path) -> None
     """
     flags, unknown = get_args_parser().parse_known_args(list(arguments))
     if flags.config_path or flags.config_name:
-        raise ConfigError(
-            "--config-path, --config-name: settings in a file are given by --config-dir (docs/scans.md)"
-        )
+        raise ConfigError("--config-path, --config-name: files of settings: --config-dir (docs/scans.md)")
     if unknown or not flags.config_dir:
         return
     if flags.multirun:

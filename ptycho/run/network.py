@@ -195,6 +195,7 @@ def _setup(arrays: dict[str, np.ndarray], config: AnyConfig) -> Setup:
     values: dict[str, Any] = {key: array if array.shape else array.item() for key, array in arrays.items()}
     setup = Setup(**values)
     positive, sizes = (setup.photon_scale, setup.normalisation), _group_sizes(config) or range(1, C + 1)
+    fits = setup.group_size == C and C in sizes and N <= setup.region_size <= 4 * N
     checks = {
         "probe or offsets hold NaN or infinity, or the probe is zero": setup.probe.any()
         and all(np.isfinite(array).all() for array in (setup.probe, setup.offsets)),
@@ -202,8 +203,7 @@ def _setup(arrays: dict[str, np.ndarray], config: AnyConfig) -> Setup:
             np.isfinite(value) and value > 0 for value in positive
         ),
         f"group_size={setup.group_size}, region_size={setup.region_size}, {C} offsets; config.yaml makes "
-        f"groups of {max(sizes, default=0)}": setup.group_size == C in sizes
-        and N <= setup.region_size <= 4 * N,
+        f"groups of {max(sizes, default=0)}": fits,
         f"support={setup.support}; must be even and at most N={N}": 0 < setup.support <= N
         and setup.support % 2 == 0,
     }

@@ -23,9 +23,7 @@ def read_config(run: Path) -> AnyConfig:
     """Read the configuration as :func:`read_job`, of a run with networks of patterns."""
     job = read_job(run)
     if isinstance(job, DenoiserConfig):
-        raise ConfigError(
-            f"{run}: is the training of a denoiser; solver.denoiser_weights=… uses it, nothing else"
-        )
+        raise ConfigError(f"{run}: trained a denoiser; solver.denoiser_weights=… uses it, nothing else")
     return job
 
 

@@ -43,9 +43,8 @@ def scan():
     settings = ScanSettings(N=N, n_positions=COUNT, nphotons=1e6, seed=2, path="jittered")
     made = simulate_measured_like(settings, make_probe(ZonePlateProbe(), N))
     counts = np.concatenate(list(made.counts(np.random.default_rng(0)))).astype(np.uint32)
-    description = Description(
-        "px", "counts", "centre", probe=made.photon_probe.reshape(1, N, N).astype(np.complex64)
-    )
+    probe = made.photon_probe.reshape(1, N, N).astype(np.complex64)
+    description = Description("px", "counts", "centre", probe=probe)
     return counts, made.positions, description
 
 
