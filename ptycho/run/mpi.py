@@ -30,8 +30,7 @@ STARTERS = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK", "MPI_LOCALNRANKS")
 def run_on_all(program: Callable[[Executor | None], int]) -> int:
     """Run a program with the executor of its blocks, None for a single process; return its exit code.
 
-    The other processes fit blocks, and return zero. ConfigError: there are several processes, and mpi4py is
-    missing.
+    The other processes fit blocks, and return zero. ConfigError: there are several, and mpi4py is missing.
     """
     if not any(name in os.environ for name in STARTERS):
         return program(None)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ptycho.config import ConfigError, XlaConfig
+from ptycho.config.messages import one_line
 from ptycho.files.atomic import sha256
 from ptycho.files.text import read_json, shown
 from ptycho.run.names import DATASETS, DISCARDED, LIVE, OF_A_RUN, RECORD, REPLACED, UNFINISHED
@@ -35,7 +36,7 @@ def read_record(run: Path) -> dict[str, str]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
-        reason = " ".join(str(error).split())[:200]
+        reason = one_line(str(error))[:200]
         raise ConfigError(f"{path}: is damaged ({reason}); remove it to go on without its hashes") from error
     return record
 

@@ -51,8 +51,7 @@ def plan(config: JobConfig) -> ScanRunConfig:
 def plan_scan(own: ScanRunConfig, scan: ScanGeometry) -> ScanRunConfig:
     """Return the configuration of a run on a scan, with what the network of ``run`` was trained with.
 
-    ConfigError: the scan does not fit the network, the network of ``run`` cannot be read or does not fit, or
-    the machine has too little memory.
+    ConfigError: the network of ``run`` cannot be read or does not fit, or the machine has too little memory.
     """
     stored = check_settings(own)
     usable = len(scan.frames) - len(isolated(scan.positions))  # as far as is known before they are read
@@ -85,8 +84,7 @@ def plan_scan(own: ScanRunConfig, scan: ScanGeometry) -> ScanRunConfig:
 def check_settings(config: ScanRunConfig) -> StoredNetwork | None:
     """Check what a run needs besides its scans; the network of ``run``, if it takes one.
 
-    ConfigError: weights, a network or code of the user cannot be read, another model is specified, or pty-chi
-    is missing.
+    ConfigError: weights, a network or code cannot be read, another model is specified, or pty-chi is missing.
     """
     check_own_code(programs_in(config))
     check_prior_weights(config.solver.denoiser_weights)

@@ -151,11 +151,8 @@ def predict_regions(model: keras.Model, data: Dataset, batch_size: int, compile_
 def reconstruct_by_lsqml(
     config: RunConfig, test: Dataset, folder: RunFolder
 ) -> tuple[Reconstruction, list[Beam], dict[str, Any]] | None:
-    """pty-chi's LSQ-ML on the very same patterns, from the same probe and positions; None where it fails.
-
-    Returns:
-        The objects, the beams of the images in their order, and what the manifest tells; seconds are of the
-        solver alone.
+    """Return objects, beams of the images and facts of pty-chi's LSQ-ML on the very same patterns, from the
+    same probe and positions; None where it fails. Seconds are of the solver alone.
     """
     M, runs = test.object_size, list[lsqml.LsqmlResult]()
     objects, mask = np.zeros((test.n_images, M, M), np.complex64), np.zeros((test.n_images, M, M), bool)

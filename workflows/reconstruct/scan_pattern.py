@@ -53,8 +53,7 @@ def is_pattern(text: str) -> bool:
 def match(pattern: str) -> list[str]:
     """The files and folders that fit a pattern, in natural order: scan 2 before scan 10.
 
-    Left out are folders in which others that fit lie, and what runs have written. ConfigError: there are
-    none.
+    Left out are folders in which others that fit lie, and what runs have written. ConfigError: none is left.
     """
     every = glob.glob(pattern, recursive=True)
     parents = {str(parent) for path in every for parent in Path(path).parents}

@@ -19,6 +19,7 @@ from ptycho.command_line.training_jobs import Job, Run, execute
 from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.data import KeyMap
 from ptycho.config.mapping import programs_in, to_dataclass
+from ptycho.config.messages import one_line
 from ptycho.files.atomic import write_text
 from ptycho.files.lock import locked
 from ptycho.files.text import read_json, read_yaml
@@ -89,7 +90,7 @@ def _begun(config: LiveConfig) -> tuple[LiveConfig, Path]:
     try:
         stored = read_yaml(path)
     except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or " ".join(str(error).split())
+        why = getattr(error, "strerror", None) or one_line(str(error))
         raise ConfigError(f"resume={folder}: holds no live run that can be read ({why})") from error
     if config != LiveConfig(resume=config.resume):
         raise ConfigError(f"resume={folder}: is resumed with its own keys; remove all others")

@@ -93,8 +93,7 @@ def tcp_address(watch: str) -> str:
 def prove(socket: Any, context: Any, path: str, server: bool) -> Any:
     """Set the keys of CurveZMQ from a JSON file with ``public``, ``secret`` and ``theirs`` (Z85, 40 letters).
 
-    Returns:
-        Of a server the authenticator of the other key, to be stopped in the end; else None.
+    Return, for a server, the authenticator of the other key, to be stopped in the end.
     """
     try:
         keys = read_json(Path(path))
