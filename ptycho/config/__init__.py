@@ -13,9 +13,12 @@ from ptycho.config.network_config import JobConfig, NetworkConfig, TrainedConfig
 from ptycho.config.pretrain_config import DenoiserConfig, KindsConfig, PretrainConfig
 from ptycho.config.run_config import RunConfig, ScanRunConfig
 from ptycho.config.sections import (
+    GENERATORS,
     ITERATIVE,
+    MEASURED_PROBES,
     MODELS,
     NETWORK,
+    PROBES,
     AberratedProbe,
     AdamConfig,
     BaselineConfig,

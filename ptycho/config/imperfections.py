@@ -30,7 +30,7 @@ class Imperfections:
         0.0, "coma of the stated probe at the edge of the pupil, along a random axis", ge=-10, le=10
     )
     blob: Number = key(
-        0.0, "norm of a smooth additive error of the stated probe, as a fraction of its norm", ge=0, le=10
+        0.0, "norm of a smooth additive error of the stated probe, relative to the probe's", ge=0, le=10
     )
     probe_power: Number = key(
         1.0, "power of the stated probe, as a fraction of that of the first true mode", ge=1e-6, le=1e6

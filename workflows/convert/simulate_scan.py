@@ -48,7 +48,7 @@ class SimulateConfig(ScanSettings):
         "far_field", "propagation; near_field: Fresnel diffraction behind a diffuser as wide as the detector"
     )
     fresnel: Number = key(20.0, "Fresnel number of a near field: λz/dx², effective distance z", gt=0, le=1000)
-    magnification: Number = key(100.0, "magnification of a near field by a cone beam; 1: none", ge=1, le=1e5)
+    magnification: Number = key(100.0, "near field's magnification by a cone beam; 1: parallel", ge=1, le=1e5)
 
     def __post_init__(self) -> None:
         super().__post_init__()
