@@ -14,7 +14,7 @@ docs/configuration.md, --cfg job. Keys that nearly everyone sets, with their def
 
     N              64               side of a diffraction pattern; a power of two
     gridsize       2                side of a group, which has gridsize × gridsize neighbouring patterns
-    nphotons       1e9              mean number of photons per diffraction pattern
+    nphotons       1e9              mean number of photons per pattern
     set_phi        false            give the objects a phase
     models         [pinn,baseline]  pinn, baseline, lsqml, unrolled, unet, fno: to train and compare
     probe          ideal_disk       or npz, zone_plate

@@ -56,7 +56,7 @@ def report(config: DoctorConfig) -> list[str]:
         lines += [f"{'':<18} → {remedy}"] * (state != GOOD)
         failing += [name] * (state == BAD)
     if failing:
-        raise Unfit([*lines, f"does not work: {', '.join(failing)}"])
+        raise Unfit("\n".join([*lines, f"does not work: {', '.join(failing)}"]))
     return [*lines, "this machine is fit"]
 
 

@@ -86,9 +86,8 @@ def file_text(path: Path, cls: type) -> str:
     before, _, rest = path.read_text().partition(f"{BEGIN}\n")
     _, _, after = rest.partition(f"{END}\n")
     own = yaml.safe_load(before + after) or {}
-    groups = {
-        name.lstrip("/") for entry in own.get("defaults", []) if isinstance(entry, dict) for name in entry
-    }
+    chosen = [entry for entry in own.get("defaults", []) if isinstance(entry, dict)]
+    groups = {name.lstrip("/") for entry in chosen for name in entry}
     lines = yaml_lines(cls, None, {*own, *groups})
     return "".join([before, f"{BEGIN}\n", *lines, f"{END}\n", after])
 

@@ -18,9 +18,7 @@ VALUES = {"true": "True", "false": "False", "null": "None"}
 def argument_words(*sections: Any, renamed: Mapping[str, str] | None = None) -> Callable[[str], str]:
     """Return a function of a text that names arguments where the text has keys of the configuration.
 
-    Args:
-        sections: whose keys are arguments under their own names.
-        renamed: further keys with the names of their arguments.
+    Keys of ``sections`` are arguments under their own names; ``renamed`` has others.
     """
     keys = {f"{cls.SECTION}.{name}": name for cls in sections for name in fields_of(cls)}
     keys |= renamed or {}
@@ -36,11 +34,7 @@ def argument_words(*sections: Any, renamed: Mapping[str, str] | None = None) -> 
 def name_arguments(
     *sections: Any, renamed: Mapping[str, str] | None = None
 ) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Let the errors of a function name its arguments instead of keys of the configuration.
-
-    Args:
-        sections, renamed: as for :func:`argument_words`.
-    """
+    """Let the errors of a function name its arguments by :func:`argument_words`."""
     words = argument_words(*sections, renamed=renamed)
     places = "|".join(re.escape(cls.SECTION) for cls in sections)
     unknown = re.compile(rf"^({places})\.(?=\w+=)")

@@ -24,8 +24,7 @@ def raw_scan(
 ) -> RawScan:
     """Return arrays, patterns ``(J, N, N)``, as a file would; :meth:`ptycho.Scan.from_arrays` has the shapes.
 
-    Raises:
-        ConfigError: an array cannot be used; the message names it, its value, and what to do.
+    ConfigError: an array cannot be used; the message names it, its value, and what to do.
     """
     patterns = check_patterns(patterns, counts, good)
     J, N, _ = patterns.shape
@@ -69,12 +68,8 @@ def check_patterns(patterns: np.ndarray, counts: bool, good: np.ndarray | None =
         usable = (odd >= 0) & np.isfinite(odd) & (not counts or odd == np.rint(odd))
         array = array if usable.all() else np.where(bad, array.dtype.type(0), array)
     _refuse(array, ~np.isfinite(array), "patterns", "finite; name pixels that were not measured in good")
-    _refuse(
-        array,
-        array < 0,
-        "patterns",
-        "from 0 up; subtract less of a dark field, or name marks of bad pixels in good",
-    )
+    remedy = "subtract less of a dark field, or name marks of bad pixels in good"
+    _refuse(array, array < 0, "patterns", f"from 0 up; {remedy}")
     if counts and array.dtype.kind == "f":
         _refuse(array, array != np.rint(array), "patterns", "whole photons with counts=True; or counts=False")
     return array
@@ -85,9 +80,7 @@ def check_positions(positions: np.ndarray, J: int, unit: Literal["px", "m"] = "p
     name, length = ("positions", "object pixels") if unit == "px" else ("positions_m", "metres")
     array = np.asarray(positions)
     if array.shape != (J, 2):
-        raise ConfigError(
-            f"{name} has shape {array.shape}; must be ({J}, 2): (row, col) of each of the {J} patterns"
-        )
+        raise ConfigError(f"{name} has shape {array.shape}; must be ({J}, 2): (row, col) of each pattern")
     if array.dtype.kind not in "fiu":
         raise ConfigError(f"{name} has dtype {array.dtype}; must be real numbers, {length}")
     _refuse(array, ~np.isfinite(array), name, "finite; exclude patterns without a position")
@@ -106,14 +99,10 @@ def check_probe(probe: np.ndarray, N: int) -> np.ndarray:
         )
     if array.dtype.kind not in "cfiu":
         raise ConfigError(f"probe has dtype {array.dtype}; must be complex or real numbers")
-    _refuse(
-        array, ~np.isfinite(array), "probe", "finite; or probe=None: it is estimated from the mean pattern"
-    )
+    estimated = "it is estimated from the mean pattern"
+    _refuse(array, ~np.isfinite(array), "probe", f"finite; or probe=None: {estimated}")
     if not array.any():
-        raise ConfigError(
-            "probe is zero everywhere; must carry intensity, or be None: it is estimated from the "
-            "mean pattern"
-        )
+        raise ConfigError(f"probe is zero everywhere; must carry intensity, or be None: {estimated}")
     return array.reshape(-1, N, N).astype(np.complex64)
 
 

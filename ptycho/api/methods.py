@@ -65,22 +65,15 @@ def reconstruct_and_assess(
 
 
 def train_on_scan(
-    name: str,
+    name: str,  # of the scan
     scan: ScanGeometry,
     config: ScanRunConfig,
     path: Path,
-    overwrite: bool = False,
-    bar: bool | None = None,
-    callbacks: Sequence[Any] = (),
+    overwrite: bool = False,  # replace a run that the folder holds, once there is a result
+    bar: bool | None = None,  # as for ptycho.progress.Progress
+    callbacks: Sequence[Any] = (),  # of Keras or of the loop
 ) -> LoadedModel:
-    """Train the PINN that ``config`` describes, store it in ``path``, and read it back.
-
-    Args:
-        name, scan: the name of the scan, and its geometry and patterns as read.
-        overwrite: replace a run that the folder holds, once there is a result.
-        bar: as for :class:`~ptycho.progress.Progress`.
-        callbacks: of Keras or of the loop.
-    """
+    """Train the PINN that ``config`` describes, store it in ``path``, and read it back."""
     check_disk(scan.raw, config.data, path)
     with locked(path):
         folder = RunFolder(path, overwrite)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -140,7 +139,9 @@ def reconstruct(
     if method == "pinn":
         values |= {"run": str(run or PRETRAINED), "models": ["pinn"]}
     allow([regulariser])
-    config = plan_scan(_configuration(scan, values), scan.geometry)
+    config = from_mapping(plain({"data": {"file": scan.data.file}, **values}))
+    assert isinstance(config, ScanRunConfig)
+    config = plan_scan(replace(config, data=scan.data), scan.geometry)
     if method == "lsqml" and (missing := available(config.iterative.python)):
         raise ConfigError(missing)
     scratch = Path(tempfile.gettempdir())
@@ -164,9 +165,3 @@ def start_keras() -> None:
     """Start TensorFlow as the backend of Keras."""
     require_tensorflow(os.environ)
     start_tensorflow()
-
-
-def _configuration(scan: Scan, values: Mapping[str, Any]) -> ScanRunConfig:
-    config = from_mapping(plain({"data": {"file": scan.data.file}, **values}))
-    assert isinstance(config, ScanRunConfig)
-    return replace(config, data=scan.data)

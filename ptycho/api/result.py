@@ -153,7 +153,8 @@ class Result:
 
     def plot(self) -> Figure:
         """Draw amplitude and phase with a scale bar, and the probe; a Matplotlib figure, to show or save."""
-        return scan_figures.draw_reconstruction(self._picture(), self.pixel_m, "\n".join(self._lines()))
+        picture = scan_figures.Picture.of(self.object, self.mask, self.illuminated, self.probe[0])
+        return scan_figures.draw_reconstruction(picture, self.pixel_m, "\n".join(self._lines()))
 
     def report(self, path: str | Path) -> Path:
         """Write the report on one page, HTML without anything beside it, as a run on the command line has it.
@@ -179,27 +180,17 @@ class Result:
         stored_result.save(Path(path), self)
         return Path(path)
 
-    def _picture(self) -> scan_figures.Picture:
-        return scan_figures.Picture.of(self.object, self.mask, self.illuminated, self.probe[0])
-
     def _lines(self) -> list[str]:
-        """Scores and flags, a line each."""
         values = {name: self.scores.get(key) for name, key in SHOWN.items()}
         shown = [f"{name} {value:.4f}" for name, value in values.items() if value is not None]
         return [f"{self.method}: {', '.join(shown)}", *(f"! {flag}" for flag in self.scores.get("flags", ()))]
 
-    def _facts(self) -> dict[str, str]:
-        """What is shown of a result, by name."""
-        K, J = len(self.probe), len(self.positions)
-        return {
-            "object": f"{' × '.join(map(str, self.object.shape))}, {100 * self.mask.mean():.0f} % covered",
-            "beam": f"{K} mode{'s'[: K > 1]}, {J} positions",
-        }
-
     def __repr__(self) -> str:
-        first, *flags = self._lines()
-        facts = [f"  {key:10} {text}" for key, text in self._facts().items()]
-        return "\n".join([f"Result by {first}", *facts, *(f"  {flag}" for flag in flags)])
+        (first, *flags), K = self._lines(), len(self.probe)
+        size = f"{' × '.join(map(str, self.object.shape))}, {100 * self.mask.mean():.0f} % covered"
+        beam = f"{K} mode{'s'[: K > 1]}, {len(self.positions)} positions"
+        facts = [f"object     {size}", f"beam       {beam}", *flags]
+        return "\n  ".join([f"Result by {first}", *facts])
 
     def _repr_png_(self) -> bytes | None:
         """What a notebook shows."""
@@ -207,11 +198,7 @@ class Result:
 
 
 def to_page(result: Result) -> str:
-    """Return the report of a result.
-
-    Raises:
-        ConfigError: the optional part that draws it is not installed.
-    """
+    """Return the report of a result; ConfigError: the optional part that draws it is not installed."""
     if (advice := remedy(PAGES)) is not None:
         raise ConfigError(f"report: {advice}")
     name = Path(result.name).name or "scan"
@@ -237,8 +224,7 @@ def to_page(result: Result) -> str:
             assessment=result.assessment,
             words=WORDS,
         )
-        page: str = import_module(f"{PAGES}.page").report_page(run)
-        return page
+        return str(import_module(f"{PAGES}.page").report_page(run))
 
 
 def _metrics(result: Result) -> dict[str, Any]:
@@ -248,8 +234,6 @@ def _metrics(result: Result) -> dict[str, Any]:
         "product": result.method,
         "half_scan_frc": result.scores.get("half_scan_frc"),
         "pixel_m": None if result.pixel_m is None else list(result.pixel_m),
-        "findings": {
-            finding.what: [finding.value, finding.why] for finding in (*result.findings, *result.decisions)
-        },
+        "findings": {one.what: [one.value, one.why] for one in (*result.findings, *result.decisions)},
         "warnings": list(result.warnings),
     }

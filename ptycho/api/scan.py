@@ -221,24 +221,20 @@ class Scan:
     def __len__(self) -> int:
         return len(self.geometry.frames)
 
-    def _facts(self) -> dict[str, str]:
-        """What is shown of a scan, by name."""
-        span, probe = np.ptp(self.positions, axis=0), self.probe
-        modes = "none, it will be estimated" if probe is None else f"{len(probe)} mode{'s'[: len(probe) > 1]}"
-        kind = "photon counts" if self.counts else "intensities"
-        return {
-            "patterns": f"{len(self)} of {self.N} × {self.N}, {kind}",
-            "positions": f"{span[0]:.1f} × {span[1]:.1f} object pixels",
-            "pixel": self.geometry.pixel.text,
-            "probe": modes,
-        }
-
     def _title(self) -> str:
         return f"Scan {self.name!r} ({self.geometry.raw.format})"
 
     def __repr__(self) -> str:
-        facts = [f"  {key:10} {text}" for key, text in self._facts().items()]
-        return "\n".join([self._title(), *facts, *(f"  ! {warning}" for warning in self.warnings)])
+        span, probe = np.ptp(self.positions, axis=0), self.probe
+        modes = "none, it will be estimated" if probe is None else f"{len(probe)} mode{'s'[: len(probe) > 1]}"
+        kind = "photon counts" if self.counts else "intensities"
+        facts = [
+            f"patterns   {len(self)} of {self.N} × {self.N}, {kind}",
+            f"positions  {span[0]:.1f} × {span[1]:.1f} object pixels",
+            f"pixel      {self.geometry.pixel.text}",
+            f"probe      {modes}",
+        ]
+        return "\n  ".join([self._title(), *facts, *(f"! {warning}" for warning in self.warnings)])
 
     def _repr_png_(self) -> bytes | None:
         """What a notebook shows."""
@@ -270,8 +266,7 @@ def open_scan(file: str | Path | Sequence[str | Path], **data: Any) -> Scan:
 def as_scan(scan: Scan | str | Path, data: Mapping[str, Any] | None = None) -> Scan:
     """Return a scan, or that in a file of this path, which is read with the settings ``data``.
 
-    Raises:
-        ConfigError: it is neither; settings for a scan that has been read; or as of :func:`open_scan`.
+    ConfigError: it is neither; settings for a scan that has been read; or as of :func:`open_scan`.
     """
     if isinstance(scan, str | Path):
         return open_scan(scan, **data or {})
@@ -309,7 +304,6 @@ def _stated_pixel(data: DataConfig, pixel_m: float | tuple[float, float] | None)
 
 
 def _far_field_pixel(data: DataConfig) -> tuple[float, float] | None:
-    stated = data.stated_quantities().get
-    return object_pixel(
-        stated("energy_eV"), stated("distance_m"), stated("detector_pixel_m"), data.N or 1
-    ).metres
+    stated = data.stated_quantities()
+    energy, distance, pitch = map(stated.get, ("energy_eV", "distance_m", "detector_pixel_m"))
+    return object_pixel(energy, distance, pitch, data.N or 1).metres

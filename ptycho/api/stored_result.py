@@ -147,7 +147,5 @@ def _to_arrays(result: Result) -> dict[str, np.ndarray]:
     if exported.numbers is not None:
         arrays["numbers"] = exported.numbers
     arrays |= {f"assessment/{key}": array for key, array in result.assessment.items()}
-    return arrays | {
-        "scores": np.array(json.dumps(dict(result.scores))),
-        "about": np.array(json.dumps(about)),
-    }
+    texts = {"scores": dict(result.scores), "about": about}
+    return arrays | {key: np.array(json.dumps(values)) for key, values in texts.items()}

@@ -11,23 +11,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from ptycho.api.arguments import name_arguments
 from ptycho.api.reconstruction import shows_bars, start_keras
 from ptycho.api.scan import Scan, as_scan, plain
-from ptycho.config import (
-    ConfigError,
-    CustomModel,
-    EpochsConfig,
-    FourierModel,
-    OwnProbe,
-    ScanRunConfig,
-    UNetModel,
-    UnrolledModel,
-    check,
-)
+from ptycho.config import ConfigError, CustomModel, EpochsConfig, OwnProbe, ScanRunConfig, check
 from ptycho.config.data import DataConfig
 from ptycho.config.mapping import programs_in
 from ptycho.config.messages import fields_of, show
 from ptycho.config.own_code import allow, is_import_path
 from ptycho.config.run_config import EPOCHS, FAST
-from ptycho.config.sections import GeneratorConfig, XlaConfig
+from ptycho.config.sections import FourierModel, GeneratorConfig, UNetModel, UnrolledModel, XlaConfig
 from ptycho.progress import OnEvent
 from ptycho.run.scan_plan import check_own_code
 
@@ -42,12 +32,8 @@ MODELS: Mapping[str, GeneratorConfig] = {
     "fno": FourierModel(),
 }
 """Name to what it stands for, as in the group ``model`` of the command line."""
-ARGUMENTS = {
-    "nepochs": "epochs",
-    "probe.learn": "learn_probe",
-    "xla.compile": "compile_xla",
-    "output_dir": "folder",
-}
+ARGUMENTS = {"nepochs": "epochs", "output_dir": "folder"}
+ARGUMENTS |= {"probe.learn": "learn_probe", "xla.compile": "compile_xla"}
 """Keys of the configuration that have another name as arguments."""
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import typing
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -29,12 +28,8 @@ OF_THE_CALL = ("overrides", "runtime", "searchpath", "job.override_dirname", "jo
 
 
 def check_programs(programs: Mapping[str, str], overrides: Sequence[str], source: str) -> None:
-    """Refuse a program or code, by key, that a file names and the command line does not; allow the others.
-
-    Raises:
-        ConfigError: the message has its key.
-    """
-    given = {key_of(override) for override in overrides}
+    """Refuse a program or code, by key, that a file names and the command line does not; allow the others."""
+    given = set(map(key_of, overrides))
     for key, program in programs.items():
         if not given & {key, key.split(".")[0]}:
             raise ConfigError(
@@ -49,24 +44,18 @@ def check_folder(config_name: str, arguments: Sequence[str], conf: Path) -> None
 
     Hydra makes an object of any class that its own section names, before anything else is looked at. So the
     section is composed, which runs nothing, with these files and without them, and must be the same.
-
-    Raises:
-        ConfigError: the message has the key.
     """
     flags, unknown = get_args_parser().parse_known_args(list(arguments))
     if flags.config_path or flags.config_name:
-        raise ConfigError(
-            "--config-path, --config-name: settings in a file are given by --config-dir (docs/scans.md)"
-        )
+        raise ConfigError("--config-path, --config-name: files of settings: --config-dir (docs/scans.md)")
     if unknown or not flags.config_dir:
         return
     if flags.multirun:
         raise ConfigError("-m: a sweep takes no --config-dir; start a run for each file of settings")
     own = [word for word in flags.overrides if key_of(word).split("/")[0].split(".")[0] == "hydra"]
     searchpath = f"hydra.searchpath=[file://{Path(flags.config_dir).absolute()}]"
-    allowed, asked = (
-        _hydra_section(conf, config_name, words) for words in (own, [*flags.overrides, searchpath])
-    )
+    allowed = _hydra_section(conf, config_name, own)
+    asked = _hydra_section(conf, config_name, [*flags.overrides, searchpath])
     if changed := differences(allowed, asked):
         key = changed[0].split(": ")[0]
         raise ConfigError(
@@ -90,12 +79,9 @@ TRUE, FALSE = ("1", "true", "yes"), ("0", "false", "no")
 
 
 def run_config(composed: DictConfig, overrides: list[str], environ: Mapping[str, str]) -> JobConfig:
-    """The validated configuration of a run.
+    """Return the validated configuration of a run, with the switches of the environment.
 
-    Args:
-        composed: what Hydra composed, without its own node.
-        overrides: those of the command line, to distinguish an explicit choice from a default.
-        environ: the environment, with ``USE_XLA_COMPILE`` and ``USE_XLA_TRANSLATE``.
+    ``overrides`` of the command line distinguish an explicit choice from a default.
     """
     values = {key: value for key, value in plain(composed).items() if key not in COMMANDS}
     _apply_switches(values, overrides, environ)
@@ -126,12 +112,11 @@ def resumed_config(run: Path, overrides: list[str], environ: Mapping[str, str]) 
 
 
 def plain(composed: DictConfig) -> dict[str, Any]:
-    """What Hydra composed, as nested plain values without interpolations."""
+    """Return what Hydra composed, as nested plain values without interpolations."""
     try:
-        values = OmegaConf.to_container(composed, resolve=True, throw_on_missing=True)
+        return cast(dict[str, Any], OmegaConf.to_container(composed, resolve=True, throw_on_missing=True))
     except OmegaConfBaseException as error:
         raise ConfigError(one_line(str(error))) from error
-    return typing.cast(dict[str, Any], values)
 
 
 def _apply_switches(values: dict[str, Any], overrides: list[str], environ: Mapping[str, str]) -> None:
@@ -139,11 +124,11 @@ def _apply_switches(values: dict[str, Any], overrides: list[str], environ: Mappi
     explicit = {key_of(override) for override in overrides}
     section: Any = values.get("xla")
     for variable, key in SWITCHES.items():
-        text = environ.get(variable, "").strip().lower()
-        if not text:
+        if not (text := environ.get(variable, "").strip().lower()):
             continue
-        allowed, wanted, name = (*TRUE, *FALSE), text in TRUE, key.split(".")[1]
-        check(text in allowed, variable, environ[variable], f"one of {', '.join(allowed)}, or empty")
+        wanted, name = text in TRUE, key.split(".")[1]
+        allowed = f"one of {', '.join(TRUE + FALSE)}, or empty"
+        check(wanted or text in FALSE, variable, environ[variable], allowed)
         check(isinstance(section, dict), "xla", section, "a section with compile and translate")
         if key in explicit and section[name] != wanted:
             raise ConfigError(

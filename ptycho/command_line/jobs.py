@@ -63,7 +63,7 @@ def log_to_stderr() -> None:
 def plan_all(
     config_name: str, arguments: Sequence[str], plan: Callable[[DictConfig], Sequence[AnyJob]]
 ) -> list[AnyJob]:
-    """The job, or those of a sweep, that the command line asks for; all are valid, none has started."""
+    """Return the job, or those of a sweep, that a command line specifies; all are valid, none has started."""
     flags, words = split_flags(arguments)
     arguments = [*words, *flags]  # --info takes the word behind it
     for word in words:  # Hydra's own folder would be made, and stay empty
@@ -122,14 +122,11 @@ def job_path(output_dir: str) -> Path:
 
 def fail(
     error: Exception,
-    mistakes: tuple[type[Exception], ...],
+    mistakes: tuple[type[Exception], ...],  # errors of a wrong configuration or input file
     explain: Callable[[Exception], str] = explained,
     advice: str = "",
 ) -> int:
-    """Log an error on one line, after a traceback on demand; return the exit code.
-
-    ``mistakes`` are the errors of a wrong configuration or input file; others are failures.
-    """
+    """Log an error on one line, after a traceback on demand; return the exit code."""
     wants_traceback = os.environ.get("HYDRA_FULL_ERROR", "0") not in ("", "0")
     if wants_traceback:
         log.error("failed", exc_info=error)
@@ -153,10 +150,7 @@ Config = TypeVar("Config")
 
 
 class Unfit(Exception):
-    """What was examined does not work, as the lines that are printed say: the exit code is 1."""
-
-    def __init__(self, lines: Sequence[str]) -> None:
-        super().__init__("\n".join(lines))
+    """What was examined does not work, as the text that is printed says: the exit code is 1."""
 
 
 def run_program(
@@ -164,18 +158,10 @@ def run_program(
     cls: type[Config],
     do: Callable[[Config], list[str]],
     help_text: str | None,
-    read: Callable[[list[str]], list[str]] = list,
-    usual: Sequence[str] = (),
+    read: Callable[[list[str]], list[str]] = list,  # overrides and flags of Hydra from the user's words
+    usual: Sequence[str] = (),  # overrides that stand before them
 ) -> NoReturn:
-    """End the process as the program of ``conf/<name>.yaml`` that the command line asks for something.
-
-    Args:
-        cls: what the keys become.
-        do: does it, and returns the lines to print.
-        help_text: as for :func:`answer`.
-        read: makes overrides and flags of Hydra from the words of the user.
-        usual: overrides that stand before; without any, and without words, the help is shown.
-    """
+    """End the process as the program of ``conf/<name>.yaml``; ``do`` gets its keys as ``cls``."""
     words = [*usual, *read(sys.argv[1:])]
 
     def plan(composed: DictConfig) -> list[Config]:
@@ -196,24 +182,18 @@ def answer(
     do: Callable[[], list[str]],
     explain: Callable[[Exception], str] = explained,
 ) -> int:
-    """Print the lines of what ``words`` ask for; return the exit code.
-
-    Args:
-        help_text: shown for ``--help``, and where there are no words.
-        do: does it, and returns the lines.
-        explain: an error on one line.
-    """
+    """Print the lines that ``do`` returns, or the help, where there are no words; return the exit code."""
     if not words or asks_help(words):
         sys.stdout.write(f"{help_text}\n")
         return 0 if words else EXIT_USAGE
     log_to_stderr()
     code = 0
     try:
-        lines = do()
+        text = "\n".join(do())
     except Unfit as error:
-        code, lines = EXIT_FAILED, str(error).splitlines()
+        code, text = EXIT_FAILED, str(error)
     except Exception as error:
         full = "; make room and start again" if isinstance(error, WriteError) else ""
         return fail(error, MISTAKES, explain, full)
-    sys.stdout.write(printable("".join(f"{line}\n" for line in lines)))
+    sys.stdout.write(printable(f"{text}\n" if text else ""))
     return code

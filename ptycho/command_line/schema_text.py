@@ -29,8 +29,7 @@ def yaml_lines(
         section = type(value) if is_dataclass(value) else inner_section(field)
         if section and value is not None:
             inner = None if value is PydanticUndefined or field.default_factory else value
-            below = list(yaml_lines(section, inner, indent=f"{indent}  ", level=level))
-            if below:
+            if below := list(yaml_lines(section, inner, indent=f"{indent}  ", level=level)):
                 yield f"{indent}{name}:{' ' * (COLUMN - len(indent + name) - 1)}# {text}\n"
                 yield from below
         elif level_of(field) <= level:

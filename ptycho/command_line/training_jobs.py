@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import pkgutil
 import shlex
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
@@ -21,7 +22,7 @@ from omegaconf import DictConfig
 from ptycho.command_line.config import explained, resumed_config, run_config
 from ptycho.command_line.console import typed_words
 from ptycho.command_line.jobs import MISTAKES, fail, job_path, log_to_stderr, plan_all
-from ptycho.command_line.words import asks_help, quote_paths, quoted
+from ptycho.command_line.words import asks_help, quote_resume, quoted
 from ptycho.config import NETWORK, ConfigError, JobConfig, ScanRunConfig, TrainedConfig, check
 from ptycho.config.mapping import differences, programs_in, to_mapping
 from ptycho.files.atomic import WriteError
@@ -56,38 +57,27 @@ class Job:
     problem: ConfigError | None = None  # why such a scan cannot be done
 
     @property
-    def go_on(self) -> str:
-        """The command that resumes the job, if it has begun, or starts it."""
-        return format_command(*self.overrides_to_go_on())
-
-    def overrides_to_go_on(self) -> list[str]:
-        """The overrides of that command; a run that this one is to replace is not resumed."""
-        programs = [f"{key}={quoted(value)}" for key, value in programs_in(self.config).items()]
-        return [f"resume={self.path}", *programs] if self.begun else self.starting
-
-    @property
     def starting(self) -> list[str]:
         """The overrides of the command that starts this job alone."""
         own = [text for text in self.overrides if not text.startswith("output_dir=")]
         return [*own, f"output_dir={quoted(str(self.path))}"]
 
     @property
-    def begun(self) -> bool:
-        """Whether the folder holds this run, or a part of it."""
-        try:
-            return self.resumed or (self.path / CONFIG).read_text() == config_text(self.config)
-        except (OSError, ValueError):
-            return False
+    def resuming(self) -> list[str]:
+        """Those that resume the job, if it has begun, or start it; a run that it replaces is not resumed."""
+        with contextlib.suppress(OSError, ValueError):
+            if self.resumed or (self.path / CONFIG).read_text() == config_text(self.config):
+                programs = [f"{key}={quoted(value)}" for key, value in programs_in(self.config).items()]
+                return [f"resume={self.path}", *programs]
+        return self.starting
 
     @property
     def now(self) -> Job:
         """The job as it is when its turn comes: another process may have begun it, or ended it."""
-        if self.together is None or self.config.overwrite:
-            return self
-        try:
-            return replace(self, resumed=not changes(self.path, self.config))
-        except ConfigError:
-            return self
+        if self.together is not None and not self.config.overwrite:
+            with contextlib.suppress(ConfigError):
+                return replace(self, resumed=not changes(self.path, self.config))
+        return self
 
 
 def changes(run: Path, config: JobConfig) -> list[str]:
@@ -120,7 +110,7 @@ def explain_going_on(jobs: Sequence[Job], words: Sequence[str]) -> str:
     """
     job, *rest = jobs
     if job.together is None or job.config.overwrite:
-        commands = [job.go_on, *(format_command(*other.starting) for other in rest)]
+        commands = [format_command(*job.resuming), *(format_command(*other.starting) for other in rest)]
     else:
         known = any(word.startswith("output_dir=") for word in words)
         commands = [format_command(*words, *([] if known else [f"output_dir={job.together}"]))]
@@ -143,20 +133,10 @@ def row_of(run: Path) -> dict[str, str]:
 class Progress:
     """How far all jobs have come, written into a table after each; for jobs on measured scans."""
 
-    def __init__(self, jobs: list[Job], explain: Callable[[Exception], str]) -> None:
-        self._jobs, self._explain = jobs, explain
-        self._states = {job.path: (WAITING, "") for job in jobs}
+    def __init__(self, jobs: list[Job]) -> None:
+        self._jobs, self._states = jobs, {job.path: (WAITING, "") for job in jobs}
         self._rows: dict[Path, dict[str, Any]] = {}  # of jobs that are done
         self._texts: dict[Path, str] = {}  # of the tables, by folder
-
-    def refuse(self) -> tuple[list[Job], list[int]]:
-        """Say which jobs cannot be done; the others, and the exit codes so far."""
-        codes = [0]
-        for job in self._jobs:
-            if job.problem is not None:
-                codes.append(fail(job.problem, (ConfigError,), self._explain))
-                self.note(job, FAILED, self._explain(job.problem))
-        return [job for job in self._jobs if job.problem is None], codes
 
     def note(self, job: Job, state: str, reason: str = "") -> None:
         """Note how it stands with a job, and write the table; a run goes on where that cannot be written."""
@@ -165,19 +145,16 @@ class Progress:
             self._rows[job.path] = row_of(job.path)
         if job.together is not None and isinstance(job.config, ScanRunConfig):
             try:
-                self._texts[job.together] = write_table(job.together, self._table(job.together))
+                self._texts[job.together] = write_table(job.together, list(self._table(job.together)))
             except WriteError as error:
                 log.warning("%s", error)
 
-    def tell(self) -> None:
-        """The tables in the log."""
+    def log_tables(self) -> None:
         for folder, text in self._texts.items():
             log.info("%s:\n%s", folder / MARKDOWN, text.rstrip())
 
-    def _table(self, folder: Path) -> list[dict[str, Any]]:
-        """The rows of the jobs in a folder."""
+    def _table(self, folder: Path) -> Iterator[dict[str, Any]]:
         jobs = [job for job in self._jobs if job.together == folder]
-        table: list[dict[str, Any]] = []
         for job, cells in zip(jobs, override_cells([job.overrides for job in jobs]), strict=True):
             state, reason = self._states[job.path]
             if state == WAITING and job.now.resumed:  # another process has begun it, or an earlier one
@@ -185,8 +162,7 @@ class Progress:
                 state = DONE if self._rows[job.path] else STARTED
             known = cells | {"state": state, "folder": str(job.path), "error": reason}
             name = job.scan or job.config.data.name if isinstance(job.config, ScanRunConfig) else ""
-            table.append({"scan": name} | self._rows.get(job.path, {}) | known)
-        return table
+            yield {"scan": name} | self._rows.get(job.path, {}) | known
 
 
 def later(name: str) -> Run:
@@ -196,23 +172,14 @@ def later(name: str) -> Run:
 
 @dataclass(frozen=True)
 class Workflow:
-    """A program that trains.
+    """A program that trains."""
 
-    Attributes:
-        name: of its primary configuration in ``conf/``.
-        schema: of its keys.
-        check: without TensorFlow; gives the configuration with what follows from other files filled in.
-        run: does it in a folder.
-        help_text: shown for ``--help``.
-        split: the runs by name that a configuration asks for, if several: each stands for itself.
-    """
-
-    name: str
-    schema: type[JobConfig]
-    check: Callable[[JobConfig], JobConfig]
+    name: str  # of its primary configuration in conf/
+    schema: type[JobConfig]  # of its keys
+    check: Callable[[JobConfig], JobConfig]  # without TensorFlow; fills in what follows from other files
     run: Run
-    help_text: str | None = None
-    split: Callable[[JobConfig], Mapping[str, JobConfig]] = lambda config: {}
+    help_text: str | None = None  # shown for --help
+    split: Callable[[JobConfig], Mapping[str, JobConfig]] = lambda config: {}  # several runs, by name
 
 
 def main(workflow: Workflow, arguments: Sequence[str] | None = None) -> int:
@@ -228,7 +195,7 @@ def main(workflow: Workflow, arguments: Sequence[str] | None = None) -> int:
     explain = partial(explained, schema=workflow.schema)
     with StopRequest() as stop:
         try:
-            jobs = plan_all(workflow.name, quote_paths(["resume"], given), partial(plan_jobs, workflow))
+            jobs = plan_all(workflow.name, quote_resume(given), partial(plan_jobs, workflow))
         except Exception as error:
             return fail(error, MISTAKES, explain)
         return perform(workflow, jobs, stop, given, explain)
@@ -247,7 +214,7 @@ def plan_jobs(workflow: Workflow, composed: DictConfig) -> list[Job]:
     config = replace(config, output_dir=str(path))
     scans = workflow.split(config)
     if not scans and hydra_config.mode != RunMode.MULTIRUN:
-        check_place(path, config.overwrite, list_inputs(config))
+        check_place(path, config)
         return [Job(workflow.check(config), path, tuple(overrides))]
     if isinstance(config, ScanRunConfig):
         check_table(together)
@@ -258,13 +225,6 @@ def plan_jobs(workflow: Workflow, composed: DictConfig) -> list[Job]:
         plan_one(workflow, replace(scan, output_dir=str(path / name)), common, together, of_pattern=True)
         for name, scan in scans.items()
     ]
-
-
-def check_place(path: Path, overwrite: bool, inputs: Mapping[str, Path]) -> None:
-    """Refuse an output folder that a new run, which reads ``inputs``, cannot have."""
-    check_free(path, overwrite)
-    if overwrite:
-        check_inputs(path, inputs)
 
 
 def plan_one(
@@ -286,7 +246,7 @@ def plan_one(
     if is_locked(path):
         return job
     if config.overwrite or not (path / CONFIG).is_file():
-        check_place(path, config.overwrite, list_inputs(config))
+        check_place(path, config)
         return job
     if others := changes(path, job.config):
         raise ConfigError(
@@ -298,8 +258,11 @@ def plan_one(
     return replace(job, resumed=True)
 
 
-def list_inputs(config: JobConfig) -> dict[str, Path]:
-    """The files that a run reads, by the key that names them."""
+def check_place(path: Path, config: JobConfig) -> None:
+    """Refuse an output folder that a new run cannot have, or that holds a file which it reads."""
+    check_free(path, config.overwrite)
+    if not config.overwrite:
+        return
     keys = ("probe.file", "test_probe.file", "data.patterns_file", "data.positions_file", "data.mask_file")
     sections = ((key, *key.split(".")) for key in keys)
     files = {key: getattr(getattr(config, section, None), name, None) for key, section, name in sections}
@@ -309,7 +272,7 @@ def list_inputs(config: JobConfig) -> dict[str, Path]:
             files["run"] = str(run_folder(config.run) / CONFIG)
         if config.start is not None:
             files["start"] = str(product_file(config.start))
-    return {key: Path(name) for key, name in files.items() if name}
+    check_inputs(path, {key: Path(name) for key, name in files.items() if name})
 
 
 def plan_resumption(workflow: Workflow, composed: DictConfig) -> Job:
@@ -369,16 +332,18 @@ def perform(
     workflow: Workflow,
     jobs: list[Job],
     stop: StopRequest,
-    words: Sequence[str],
+    words: Sequence[str],  # that were typed
     explain: Callable[[Exception], str],
 ) -> int:
     """Run the jobs one after the other; return the largest exit code.
 
     Jobs that another process works on are skipped: several processes share those of a pattern or a sweep.
-    ``words`` were typed; ``explain`` puts an error on one line.
     """
-    progress = Progress(jobs, explain)
-    todo, codes = progress.refuse()
+    progress, codes, todo = Progress(jobs), [0], [job for job in jobs if job.problem is None]
+    for job in jobs:
+        if job.problem is not None:
+            codes.append(fail(job.problem, (ConfigError,), explain))
+            progress.note(job, FAILED, explain(job.problem))
     for number, job in enumerate(todo):
         if len(todo) > 1:
             log.info("job %d of %d: %s", number + 1, len(todo), job.path.name)
@@ -394,7 +359,8 @@ def perform(
                     progress.note(job, WAITING)
                     continue
                 progress.note(job, FAILED, explain(error))
-                full = f"; make room, then resume with: {job.go_on}" if isinstance(error, WriteError) else ""
+                command = format_command(*job.resuming)
+                full = f"; make room, then resume with: {command}" if isinstance(error, WriteError) else ""
                 codes.append(fail(error, (ConfigError,), advice=full))
-    progress.tell()
+    progress.log_tables()
     return max(codes)

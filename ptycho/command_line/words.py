@@ -53,14 +53,10 @@ def quoted(text: str) -> str:
     return f'"{escaped}"'
 
 
-def quote_paths(keys: Sequence[str], words: Iterable[str]) -> list[str]:
-    """Return words with quotes around the values of some keys; folders of a sweep have ``=`` and ``,``."""
-    parts = [word.partition("=") for word in words]
-    plain = ("", "null")
-    return [
-        f"{key}={quoted(value)}" if key in keys and value not in plain and value[0] not in "'\"[" else word
-        for word, (key, _, value) in zip(words, parts, strict=True)
-    ]
+def quote_resume(words: Iterable[str]) -> list[str]:
+    """Return words with quotes around the value of ``resume``; folders of a sweep have ``=`` and ``,``."""
+    bare = re.compile(r"resume=(?!null$)([^'\"\[].*)", re.DOTALL)
+    return [f"resume={quoted(match[1])}" if (match := bare.fullmatch(word)) else word for word in words]
 
 
 def place_words(key: str, words: Sequence[str]) -> list[str]:
@@ -127,7 +123,6 @@ def translate(words: Sequence[str]) -> list[str]:
 
 
 def _read(name: str, value: str) -> list[str]:
-    """The overrides for one flag."""
     if name in WITHOUT:
         raise ConfigError(f"--{name}={value}: has no counterpart here; leave it out, and {WITHOUT[name]}")
     if choices := CHOICES.get(name):

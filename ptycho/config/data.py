@@ -75,14 +75,10 @@ class DataConfig:
         None, "separate file of the patterns, if data.file holds only the positions", level="sometimes"
     )
     positions_file: Text | None = key(
-        None,
-        "separate file of the positions (CSV, TXT, NPY, HDF5), if data.file holds none",
-        level="sometimes",
+        None, "separate file of the positions (CSV, TXT, NPY, HDF5), if data.file has none", level="sometimes"
     )
     links_root: Text | None = key(
-        None,
-        "folder to which external links of an HDF5 file may lead; null: the folder of the file and its "
-        "subfolders",
+        None, "folder to which external HDF5 links may lead; null: the file's folder and its subfolders"
     )
     mask_file: Text | None = key(
         None, "NPY, NPZ, TIFF or HDF5 file of one array that is non-zero at bad pixels", level="sometimes"
@@ -133,9 +129,7 @@ class DataConfig:
         "raster", "order of a raster scan: each row from its first column on, or back and forth"
     )
     position_sign: Sign = key(
-        1,
-        "sign of the positions: 1 for positions of the probe, -1 for positions of the sample",
-        level="sometimes",
+        1, "sign of the positions: 1 for those of the probe, -1 for those of the sample", level="sometimes"
     )
     rotation_deg: Number | None = key(
         None,
@@ -157,12 +151,7 @@ class DataConfig:
     flip_rows: Flag = key(False, "reverse the rows of the detector", level="sometimes")
     flip_cols: Flag = key(False, "reverse the columns of the detector", level="sometimes")
     energy_eV: Number | None = key(
-        None,
-        "photon energy; instead of data.wavelength_m or data.electrons_keV",
-        ge=10,
-        le=1e6,
-        unit="eV",
-        level="always",
+        None, "photon energy; or wavelength_m, or electrons_keV", ge=10, le=1e6, unit="eV", level="always"
     )
     wavelength_m: Number | None = key(
         None, "wavelength of the radiation", ge=1.24e-12, le=1e-4, unit="m", level="sometimes"
@@ -171,9 +160,7 @@ class DataConfig:
         None, "kinetic energy of the electrons", ge=0.01, le=600, unit="keV", level="sometimes"
     )
     physics: Literal["far_field", "near_field"] | None = key(
-        None,
-        "propagation from the sample to the detector, Fraunhofer or Fresnel; null: far_field",
-        level="sometimes",
+        None, "propagation to the detector, Fraunhofer or Fresnel; null: far_field", level="sometimes"
     )
     distance_m: Number | None = key(
         None, "distance from the sample to the detector", ge=1e-6, le=1e4, unit="m", level="always"
@@ -189,16 +176,10 @@ class DataConfig:
         None, "pixel size of the detector", ge=1e-8, le=1e-2, unit="m", level="always"
     )
     detector_pixel_mrad: Number | None = key(
-        None,
-        "pixel size of the detector as an angle, instead of pixel size and distance",
-        ge=1e-5,
-        le=10,
-        unit="mrad",
+        None, "detector pixel as an angle, instead of its size and distance", ge=1e-5, le=10, unit="mrad"
     )
     saturation: Number | None = key(
-        None,
-        "value at which a pixel saturates; a pixel that reaches it in any frame is masked; null: unknown",
-        gt=0,
+        None, "value at which pixels saturate; one that reaches it in a frame is masked; null: unknown", gt=0
     )
     hot_pixels: Flag = key(True, "mask the pixels that always or never count")
     zingers: Flag = key(
@@ -214,9 +195,7 @@ class DataConfig:
         ge=0,
         lt=1,
     )
-    stride: Integer = key(
-        1, "interval between the frames that are used; 1: every frame", ge=1, level="sometimes"
-    )
+    stride: Integer = key(1, "interval between the frames used; 1: every frame", ge=1, level="sometimes")
     frames: Integer | None = key(None, "maximum number of frames; null: all", ge=1, level="sometimes")
     drop: tuple[Integer, ...] = key((), "indices of frames to exclude", allowed="a list of integers")
     frame_offset: Integer | None = key(
@@ -288,11 +267,7 @@ class DataConfig:
 
     @property
     def path(self) -> str:
-        """The file of the only scan.
-
-        Raises:
-            ConfigError: there are several.
-        """
+        """The file of the only scan; ConfigError: there are several."""
         if len(self.file) > 1:
             raise ConfigError(f"data.file={list(self.file)}: must be one scan here; use one command for each")
         return self.file[0]

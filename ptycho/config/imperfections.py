@@ -17,16 +17,11 @@ Shift = Annotated[Number, Ge(-100), Le(100)]
 class Imperfections:
     """Deviations of a simulated measurement from what its file states; none by default.
 
-    Raises:
-        ConfigError: a value that is out of range, or that has no meaning beside another.
+    ConfigError: a value that is out of range, or that has no meaning beside another.
     """
 
     defocus_um: Number = key(
-        0.0,
-        "defocus of the stated probe: distance of its plane downstream of the sample",
-        ge=-1e6,
-        le=1e6,
-        unit="µm",
+        0.0, "defocus of the stated probe; its plane is downstream of the sample", ge=-1e6, le=1e6, unit="µm"
     )
     astigmatism_waves: Number = key(
         0.0, "astigmatism of the stated probe at the edge of the pupil, along a random axis", ge=-10, le=10
@@ -35,10 +30,7 @@ class Imperfections:
         0.0, "coma of the stated probe at the edge of the pupil, along a random axis", ge=-10, le=10
     )
     blob: Number = key(
-        0.0,
-        "norm of a smooth additive error of the stated probe, as a fraction of the norm of the probe",
-        ge=0,
-        le=10,
+        0.0, "norm of a smooth additive error of the stated probe, relative to the probe's", ge=0, le=10
     )
     probe_power: Number = key(
         1.0, "power of the stated probe, as a fraction of that of the first true mode", ge=1e-6, le=1e6
@@ -52,12 +44,8 @@ class Imperfections:
     rotation_deg: Number = key(
         0.0, "rotation error of the recorded positions, from rows to columns", ge=-180, le=180, unit="°"
     )
-    backlash_px: Number = key(
-        0.0, "backlash of the columns in every second row, with path=snake", ge=-100, le=100
-    )
-    modes: Integer = key(
-        1, "number of modes of the true probe; the stated probe is the first of them", ge=1, le=4
-    )
+    backlash_px: Number = key(0.0, "backlash of columns in each second row, with path=snake", ge=-100, le=100)
+    modes: Integer = key(1, "number of modes of the true probe; the stated probe is the first", ge=1, le=4)
     coherence: Number = key(1.0, "fraction of the power in the first mode; below 1 if modes is above 1", le=1)
     probe_variation: Number = key(
         0.0,
@@ -68,26 +56,14 @@ class Imperfections:
     )
     background: Number = key(0.0, "background counts per pixel", ge=0, le=1e6)
     gap_rows: Integer = key(
-        0,
-        "rows of dead pixels between the detector modules, which the mask excludes",
-        ge=0,
-        le=256,
-        unit="px",
+        0, "rows of dead pixels between detector modules, which the mask excludes", ge=0, le=256, unit="px"
     )
     gap_columns: Integer = key(
-        0,
-        "columns of dead pixels between the detector modules, which the mask excludes",
-        ge=0,
-        le=256,
-        unit="px",
+        0, "columns of dead pixels between detector modules, which the mask excludes", ge=0, le=256, unit="px"
     )
     saturation: Integer | None = key(None, "count at which pixels saturate; null: never", ge=1, le=2**32 - 1)
-    point_spread_px: Number = key(
-        0.0, "standard deviation of the point spread of the detector", ge=0, le=10, unit="px"
-    )
-    flux_rms: Number = key(
-        0.0, "rms variation of the flux between the patterns, as a fraction of its mean", ge=0, le=1
-    )
+    point_spread_px: Number = key(0.0, "rms width of the detector's point spread", ge=0, le=10, unit="px")
+    flux_rms: Number = key(0.0, "rms variation of the flux, as a fraction of its mean", ge=0, le=1)
 
     def __post_init__(self) -> None:
         fits, allowed = self.coherence == 1, "1 with modes=1; say modes=2, 3 or 4"
@@ -99,16 +75,11 @@ class Imperfections:
     def changed(self) -> dict[str, Any]:
         """The settings that differ from the default, which is perfection."""
         plain = asdict(Imperfections())
-        own = {name: getattr(self, name) for name in plain}
-        return {name: value for name, value in own.items() if value != plain[name]}
+        return {name: getattr(self, name) for name in plain if getattr(self, name) != plain[name]}
 
 
 def check_detector(N: int, bad_pixels: int, hot_pixels: int, wrong: Imperfections) -> None:
-    """Refuse a detector of N × N pixels that has hardly any good ones.
-
-    Raises:
-        ConfigError: names the key.
-    """
+    """Refuse a detector of N × N pixels that has hardly any good ones."""
     for name, count in (("bad_pixels", bad_pixels), ("hot_pixels", hot_pixels)):
         most = N**2 // 4
         check(0 <= count <= most, name, count, f"from 0 to {most}, N²/4")

@@ -1,7 +1,4 @@
-"""Nested plain values → the values of :mod:`ptycho.config`, strictly, and back.
-
-No key is ignored, no type is guessed. This module knows neither Hydra nor TensorFlow.
-"""
+"""Nested plain values → the values of :mod:`ptycho.config`, and back; nothing is ignored or guessed."""
 
 from __future__ import annotations
 
@@ -24,10 +21,8 @@ Section = TypeVar("Section")
 def from_mapping(values: Any) -> Job:
     """Return the validated configuration that nested plain values describe; what is left out has its default.
 
-    ``network`` makes it a pretraining, and ``data`` a run on a scan.
-
-    Raises:
-        ConfigError: an unknown key, a value of the wrong type, or one that the configuration refuses.
+    ``network`` makes it a pretraining, and ``data`` a run on a scan. ConfigError: an unknown key, a value of
+    the wrong type, or one that the configuration refuses.
     """
     schema: type[Job] = RunConfig
     if isinstance(values, dict):

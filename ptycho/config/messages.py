@@ -1,7 +1,4 @@
-"""The error of a configuration or input file, and what pydantic finds wrong as one line of it.
-
-A line has the key as on the command line, the value, and what is allowed.
-"""
+"""The error of a configuration or input file: one line with key, value and what is allowed."""
 
 from __future__ import annotations
 
@@ -146,9 +143,7 @@ def _bounds(notes: list[Any]) -> str:
     bounds = {type(note): getattr(note, type(note).__name__.lower()) for note in notes if type(note) in SIGNS}
     if Ge in bounds and Le in bounds:
         return f" from {_short(bounds[Ge])} to {_short(bounds[Le])}"
-    return "".join(
-        f"{' and' * (place > 0)} {SIGNS[kind]} {_short(bounds[kind])}" for place, kind in enumerate(bounds)
-    )
+    return " and".join(f" {SIGNS[kind]} {_short(bound)}" for kind, bound in bounds.items())
 
 
 SIGNS: dict[type, str] = {Ge: ">=", Gt: ">", Le: "<=", Lt: "<"}

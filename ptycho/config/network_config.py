@@ -31,9 +31,7 @@ class JobConfig:
 
     seed: Integer = key(0, "seed of all random numbers of the run", ge=0, le=2**32 - 1, level="sometimes")
     output_dir: Text | None = key(None, "folder of the run", level="always")
-    overwrite: Flag = key(
-        False, "replace the run in output_dir, as soon as there is a new result", level="sometimes"
-    )
+    overwrite: Flag = key(False, "replace the run in output_dir, once there is a result", level="sometimes")
     train: AdamConfig = key(AdamConfig(), "settings of the training")
     xla: XlaConfig = key(XlaConfig(), "settings of XLA")
 
@@ -48,11 +46,7 @@ class NetworkConfig(JobConfig):
     """The keys that every run with a network of patterns has."""
 
     batch_size: Integer = key(
-        16,
-        "number of groups in a batch, in training and in inference",
-        ge=1,
-        le=LARGEST_BATCH,
-        level="sometimes",
+        16, "groups in a batch, in training and in inference", ge=1, le=LARGEST_BATCH, level="sometimes"
     )
     model: GeneratorConfig = key(
         UnrolledModel(), "architecture of the network", discriminator="kind", level="always"
@@ -87,27 +81,19 @@ class TrainedConfig(NetworkConfig):
     """The keys of a run that trains networks on scans, and compares ``models``."""
 
     nepochs: Integer = key(
-        4,
-        "number of passes over the training groups, for PINN and baseline",
-        ge=1,
-        le=1_000_000,
-        level="always",
+        4, "number of passes over the training groups, PINN and baseline", ge=1, le=1_000_000, level="always"
     )
     mae_weight: Number = key(
         1.0, "weight of the mean absolute error of the amplitudes in the loss", ge=0, level="sometimes"
     )
-    nll_weight: Number = key(
-        0.0, "weight of the Poisson deviance of the counts in the loss", ge=0, level="sometimes"
-    )
+    nll_weight: Number = key(0.0, "weight of the Poisson deviance in the loss", ge=0, level="sometimes")
     loss: Text | None = key(
         None,
         "my_module:function: your own loss, which is added to the others; mae_weight=0 leaves it alone",
         program="import path",
         level="sometimes",
     )
-    realspace_weight: Number = key(
-        0.0, "weight of the total variation of the complex object in the loss", ge=0
-    )
+    realspace_weight: Number = key(0.0, "weight of the complex object's total variation in the loss", ge=0)
     models: tuple[str, ...] = MODELS
     train: EpochsConfig = key(EpochsConfig(), "settings of the training")
     probe: ProbeConfig = key(IdealDiskProbe(), "illumination", discriminator="kind")

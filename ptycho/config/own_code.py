@@ -46,11 +46,7 @@ def allow(paths: Iterable[Any]) -> None:
 
 
 def check_allowed(key: str, path: str) -> None:
-    """Refuse an import path that only a file has named.
-
-    Raises:
-        ConfigError: the message names the key.
-    """
+    """Refuse an import path that only a file has named."""
     if path not in _allowed:
         named = f"model=custom {key}={path}" if key == "model.target" else f"{key}={path}"
         raise ConfigError(
@@ -62,9 +58,8 @@ def check_allowed(key: str, path: str) -> None:
 def load(key: str, path: str) -> Any:
     """Return the value that an import path names; modules of the working directory are found, too.
 
-    Raises:
-        ConfigError: a file names it and the user does not, it cannot be imported, or its function does not
-            take the keywords of :data:`DOORS`.
+    ConfigError: a file names it and the user does not, it cannot be imported, or its function does not take
+    the keywords of :data:`DOORS`.
     """
     check_allowed(key, path)
     name, _, attribute = path.partition(":")
@@ -87,15 +82,14 @@ def load(key: str, path: str) -> Any:
 
 
 def _check_call(source: str, value: Any, keywords: tuple[str, ...]) -> None:
-    """Refuse what cannot be called with some keywords."""
     wanted = f"({', '.join(keywords)}), by keyword" if keywords else "() without arguments"
     if not callable(value):
         raise ConfigError(f"{source}: is no function; must be one that is called as {wanted}")
     try:
-        inspect.signature(value).bind(**dict.fromkeys(keywords))
-    except TypeError as error:
-        raise ConfigError(
-            f"{source}: takes {inspect.signature(value)}; must be callable as {wanted} ({error})"
-        ) from error
-    except ValueError:  # a function without a signature, as some built-in ones
+        signature = inspect.signature(value)
+    except ValueError:  # as some built-in functions have none
         return
+    try:
+        signature.bind(**dict.fromkeys(keywords))
+    except TypeError as error:
+        raise ConfigError(f"{source}: takes {signature}; must be callable as {wanted} ({error})") from error

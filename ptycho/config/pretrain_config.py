@@ -18,11 +18,9 @@ class MaterialsConfig:
     """The range of materials."""
 
     phase_rad: Annotated[Range, Within(0.001, 20)] = key(
-        (0.05, 6.0), "range of the phase at full thickness, drawn log-uniformly"
+        (0.05, 6.0), "phase at full thickness, drawn log-uniformly"
     )
-    absorption: Annotated[Range, Within(0, 1)] = key(
-        (0.0, 0.9), "range of the amplitude that full thickness absorbs"
-    )
+    absorption: Annotated[Range, Within(0, 1)] = key((0.0, 0.9), "amplitude that full thickness absorbs")
     unrelated: Share = key(0.25, "fraction of the objects whose phase and amplitude are unrelated")
     bright: Share = key(
         0.25, "fraction of the objects whose amplitude is their thickness, like the published line objects"
@@ -34,18 +32,14 @@ class ScansMeasurementConfig:
     """How the objects are scanned and measured; each imperfection has the share of examples that have it."""
 
     overlap: Annotated[Range, Within(0, 0.98)] = key(
-        (0.0, 0.9), "range of the overlap of neighbouring probes, 1 − step/diameter"
+        (0.0, 0.9), "overlap of neighbouring probes, 1 − step/diameter"
     )
-    photons: Annotated[Range, Within(1, 1e12)] = key(
-        (1e4, 1e10), "range of the photons per pattern, drawn log-uniformly"
-    )
+    photons: Annotated[Range, Within(1, 1e12)] = key((1e4, 1e10), "photons per pattern, drawn log-uniformly")
     probe_error_rad: Annotated[Range, Within(0, 3)] = key(
-        (0.0, 0.3), "range of the rms phase error of the stated probe in its far field"
+        (0.0, 0.3), "rms phase error of the stated probe in its far field"
     )
     probe_error_share: Share = key(0.15, "fraction of the examples with an error of the probe")
-    position_error_px: Annotated[Range, Within(0, 8)] = key(
-        (0.0, 0.7), "range of the rms error of the nominal positions"
-    )
+    position_error_px: Annotated[Range, Within(0, 8)] = key((0.0, 0.7), "rms error of the nominal positions")
     position_error_share: Share = key(0.15, "fraction of the examples with position errors")
 
 
@@ -54,17 +48,12 @@ class MeasurementConfig(ScansMeasurementConfig):
     """How groups of patterns are measured, and what the network starts from."""
 
     background: Annotated[Range, Within(0, 1)] = key(
-        (0.0, 0.02),
-        "range of the background, as a fraction of the intensity; the network is not informed of it",
+        (0.0, 0.02), "background, as a fraction of the intensity; unknown to the network"
     )
     background_share: Share = key(0.1, "fraction of the examples that have a background")
-    bad_pixels: Annotated[Range, Within(0, 0.5)] = key(
-        (0.0, 0.1), "range of the fraction of masked detector pixels"
-    )
+    bad_pixels: Annotated[Range, Within(0, 0.5)] = key((0.0, 0.1), "fraction of masked pixels")
     bad_share: Share = key(0.2, "fraction of the examples that have masked pixels")
-    start_share: Share = key(
-        0.25, "fraction of the examples that start from a rough object instead of a constant"
-    )
+    start_share: Share = key(0.25, "fraction of the examples that start from a rough object, not a constant")
     again_share: Share = key(0.3, "fraction of the batches that start from an output of the network")
     solver_share: Share = key(0.2, "fraction of the batches that start from a few iterations of the solver")
     solver_passes: Annotated[tuple[Integer, Integer], Within(1, 1000)] = key(
@@ -127,9 +116,7 @@ class KindsConfig(JobConfig):
     FORMS: ClassVar[str]  # the key of the forms of examples
     network: str
     steps: Integer = key(13_000, "number of steps of the optimizer", ge=1, le=10**8)
-    horizon: Integer | None = key(
-        None, "number of steps of the cosine schedule of the learning rate; null: steps"
-    )
+    horizon: Integer | None = key(None, "number of steps of the cosine of the learning rate; null: steps")
     train: AdamConfig = key(AdamConfig(checkpoint_seconds=120.0), "settings of the training")
     probes: Mapping[str, Any] = key(dict, "distribution of the probes")
     objects: Mapping[str, Any] = key(dict, "distribution of the objects")
@@ -147,9 +134,7 @@ class PretrainConfig(KindsConfig, NetworkConfig):
 
     FORMS: ClassVar[str] = "batches"
     models: ClassVar[tuple[str, ...]] = ("pinn",)
-    network: Literal["group"] = key(
-        "group", "network that is trained: that of run=pretrained", level="always"
-    )
+    network: Literal["group"] = key("group", "network to train: that of run=pretrained", level="always")
     batch_size: Integer = key(1, "number of groups in a batch, in inference", ge=1, le=LARGEST_BATCH)
     group_size: Integer = key(64, "number of patterns in a group, in inference", ge=1, le=512)
     maps: Integer = key(3000, "number of thickness maps, which each step rotates and crops", ge=1, le=10**6)
@@ -180,16 +165,12 @@ class DenoiserConfig(KindsConfig):
 
     FORMS: ClassVar[str] = "forms"
     network: Literal["denoiser"] = key(
-        "denoiser", "network that is trained: that of solver.regulariser=learned", level="always"
+        "denoiser", "network to train: that of solver.regulariser=learned", level="always"
     )
     steps: Integer = key(6600, "number of steps of the optimizer", ge=1, le=10**8)
-    second: Integer = key(
-        4400, "number of steps after which the denoiser also sees fits made with its first version", ge=0
-    )
+    second: Integer = key(4400, "steps after which the denoiser also sees fits by its first version", ge=0)
     scans: Integer = key(1000, "number of scans that are simulated and fitted", ge=1, le=10**6)
-    scans_again: Integer = key(
-        200, "number of scans that are fitted again with the first version of the denoiser", ge=5, le=10**6
-    )
+    scans_again: Integer = key(200, "scans fitted again by the denoiser's first version", ge=5, le=10**6)
     batch: Integer = key(8, "number of object windows in a batch", ge=1, le=4096)
     window: Integer = key(80, "side of a window, a multiple of 4", ge=16, le=1024, unit="px")
     train: AdamConfig = key(

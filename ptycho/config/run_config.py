@@ -40,19 +40,11 @@ class RunConfig(TrainedConfig):
     gridsize: Integer = key(
         2, "side of a group, which has gridsize × gridsize neighbouring patterns", ge=1, le=64, level="always"
     )
-    nimgs_train: Integer = key(
-        2, "number of objects scanned for training", ge=1, le=1_000_000, level="sometimes"
-    )
+    nimgs_train: Integer = key(2, "number of training objects", ge=1, le=1_000_000, level="sometimes")
     nimgs_test: Integer = key(
-        2,
-        "number of objects scanned for the test, which the model is never trained on",
-        ge=1,
-        le=1_000_000,
-        level="sometimes",
+        2, "number of test objects; the model is never trained on them", ge=1, le=1_000_000, level="sometimes"
     )
-    nphotons: Number = key(
-        1e9, "mean number of photons per diffraction pattern", ge=1, le=1e15, level="always"
-    )
+    nphotons: Number = key(1e9, "mean number of photons per pattern", ge=1, le=1e15, level="always")
     size: Integer = key(392, "side of an object", ge=1, le=16_384, unit="px")
     offset: Integer = key(4, "step between the positions in a group", ge=1, unit="px")
     outer_offset_train: Even = key(8, "twice the step between the groups, in training", ge=2, unit="px")
@@ -97,7 +89,6 @@ class RunConfig(TrainedConfig):
         self._check_relations()
 
     def _check_relations(self) -> None:
-        """Refuse keys that do not fit each other."""
         drift, need, groups = self.imperfections.probe_variation, self.group_extent, self.train_groups
         check(drift == 0, "imperfections.probe_variation", drift, "0: the probe of grid lines is constant")
         lag = self.imperfections.backlash_px
@@ -208,21 +199,12 @@ class ScanRunConfig(TrainedConfig):
         "as in the run of the network",
     )
     nepochs: Integer | None = key(  # type: ignore[assignment]  # never None once made
-        None,
-        "number of passes over the groups; null: 0 with the network of a run, or 10",
-        ge=0,
-        le=1_000_000,
-        level="sometimes",
+        None, "passes over the groups; null: 0 with key run, else 10", ge=0, le=1_000_000, level="sometimes"
     )
     batch_size: Integer | None = key(  # type: ignore[assignment]  # never None once made
-        None,
-        "number of groups in a batch; null: 8, or 1 for the pretrained network without training",
-        ge=1,
-        le=LARGEST_BATCH,
+        None, "groups in a batch; null: 8, or 1 with run=pretrained alone", ge=1, le=LARGEST_BATCH
     )
-    holdout_fraction: Number = key(
-        0.05, "fraction of held-out patterns, which are not fitted and give r_free", ge=0, le=0.5
-    )
+    holdout_fraction: Number = key(0.05, "fraction of held-out patterns, which give r_free", ge=0, le=0.5)
     val_fraction: Number = key(0.05, "fraction of the groups that select the best epoch", ge=0, le=0.5)
     models: Each[Literal["pinn", "lsqml"]] = key(
         (),

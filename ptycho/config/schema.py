@@ -105,26 +105,19 @@ LEVELS: tuple[Level, ...] = get_args(Level)
 
 
 def key(
-    default: Any,
-    text: str,
+    default: Any,  # a value, or a function that makes it; ...: there is none
+    text: str,  # description of the key, on one line
     *,
     unit: str = "",
-    allowed: str = "",
+    allowed: str = "",  # values in words, for messages, if type and bounds do not give them
     program: bool | str = False,
-    level: Level = "expert",
-    **bounds: Any,
+    level: Level = "expert",  # who sets it: nearly every user, some, or experts; help is sorted by it
+    **bounds: Any,  # ge, gt, le, lt, min_length; discriminator and kw_only
 ) -> Any:
     """Return the default of a field, with its description and bounds.
 
-    Args:
-        default: a value, or a function that makes it; ``...``: there is none.
-        text: description of the key, on one line.
-        unit: of the value.
-        allowed: the allowed values in words, for messages, if type and bounds do not give them.
-        program: the key names code that is run; only the command line may set it, not a file of a folder.
-            ``"import path"``: only if its value is one (:mod:`ptycho.config.own_code`).
-        level: who sets it: nearly every user, some, or experts; help and pages are sorted by it.
-        bounds: ``ge``, ``gt``, ``le``, ``lt``, ``min_length``; ``discriminator`` and ``kw_only``.
+    ``program``: the key names code that is run; only the command line may set it, not a file of a folder.
+    ``"import path"``: only if its value is one (:mod:`ptycho.config.own_code`).
     """
     extra: Any = {"unit": unit, "allowed": allowed, "program": program, "level": level}
     source = {"default_factory": default} if callable(default) else {"default": default}

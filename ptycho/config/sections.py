@@ -20,10 +20,7 @@ class LinesObject:
     """Random line segments, blurred (the published "grid lines" object)."""
 
     n_lines: Integer = key(
-        400,
-        "number of random line segments, on a canvas of twice the side of the object",
-        ge=1,
-        le=10_000_000,
+        400, "number of random line segments, on a canvas of twice the object's side", ge=1, le=10_000_000
     )
 
 
@@ -33,7 +30,7 @@ class LearnedProbe:
 
     learn: Flag | None = key(
         None,
-        "refine the probe; null: for measured scans, if it lowers the deviance of the held-out patterns",
+        "refine the probe; null: for measured scans, if it lowers the held-out deviance",
         kw_only=True,
         level="sometimes",
     )
@@ -81,9 +78,7 @@ class AberratedProbe(LearnedProbe):
 
     kind: Literal["aberrated"] = key("aberrated", "", kw_only=True)
     semi_angle_mrad: Number = key(20.0, "convergence semi-angle", gt=0, le=500, unit="mrad")
-    defocus_nm: Number = key(
-        0.0, "defocus; positive: overfocus, a diverging beam", ge=-1e6, le=1e6, unit="nm"
-    )
+    defocus_nm: Number = key(0.0, "defocus; positive: overfocus, diverging beam", ge=-1e6, le=1e6, unit="nm")
     cs_mm: Number = key(0.0, "spherical aberration", ge=-100, le=100, unit="mm")
     astigmatism_nm: Number = key(
         0.0,
@@ -114,9 +109,7 @@ class ZonePlateProbe(LearnedProbe):
 
     kind: Literal["zone_plate"] = key("zone_plate", "", kw_only=True)
     energy_keV: Number = key(8.0, "photon energy", gt=0, unit="keV")
-    pixel_size_nm: Number | None = key(
-        None, "pixel size in the sample plane; null: 640 nm / N", gt=0, unit="nm"
-    )
+    pixel_size_nm: Number | None = key(None, "pixel size at the sample; null: 640 nm / N", gt=0, unit="nm")
     zone_plate_diameter_um: Number = key(180.0, "diameter of the zone plate", gt=0, unit="µm")
     outermost_zone_width_nm: Number = key(30.0, "width of the outermost zone", gt=0, unit="nm")
     central_stop_diameter_um: Number = key(
@@ -179,6 +172,7 @@ class UnrolledModel(Generator):
 
     kind: Literal["unrolled"] = key("unrolled", "", kw_only=True)
     FIXED: ClassVar[tuple[str, ...]] = ()  # sizes that the weights depend on
+    SIZED_BY: ClassVar[str] = "model.stages, model.blocks or model.width"  # keys of the network's memory
     stages: Integer = key(8, "number of physics iterations, each followed by a small CNN", ge=1, le=1000)
     width: Integer = key(32, "number of channels of the CNNs", ge=1, le=4096)
     blocks: Integer = key(1, "number of residual blocks of each CNN", ge=0, le=1000)
@@ -201,9 +195,8 @@ class UNetModel(Generator):
 
     kind: Literal["unet"] = key("unet", "", kw_only=True)
     FIXED: ClassVar[tuple[str, ...]] = ("N", "group_size")
-    filters_scale: Integer = key(
-        2, "multiplier of the number of channels; 1: the published network", ge=1, le=64
-    )
+    SIZED_BY: ClassVar[str] = "model.filters_scale"
+    filters_scale: Integer = key(2, "multiplier of the channels; 1: the published network", ge=1, le=64)
     object_big: Flag = key(False, "predict one patch per pattern, averaged where patches overlap")
 
     @staticmethod
@@ -222,6 +215,7 @@ class FourierModel(Generator):
 
     kind: Literal["fno"] = key("fno", "", kw_only=True)
     FIXED: ClassVar[tuple[str, ...]] = ("group_size",)
+    SIZED_BY: ClassVar[str] = "model.width, model.modes or model.layers"
     width: Integer = key(32, "number of channels", ge=1, le=4096)
     modes: Integer = key(12, "number of spatial frequencies along an axis", ge=1, le=512)
     layers: Integer = key(4, "number of Fourier layers", ge=1, le=1000)
@@ -237,9 +231,8 @@ class CustomModel(Generator):
 
     kind: Literal["custom"] = key("custom", "", kw_only=True)
     FIXED: ClassVar[tuple[str, ...]] = ("N", "group_size")  # as far as is known here
-    target: Text = key(
-        "", "my_module:build: your function (geometry, seed) → Keras layer", program="import path"
-    )
+    SIZED_BY: ClassVar[str] = "what model.target builds"
+    target: Text = key("", "my_module:build: your (geometry, seed) → Keras layer", program="import path")
 
     def __post_init__(self) -> None:
         check_import_path("model.target", self.target)
@@ -254,9 +247,8 @@ class BaselineConfig:
     """PtychoNN, supervised; one pattern of a group is the published choice."""
 
     FIXED: ClassVar[tuple[str, ...]] = ("N",)
-    patterns_per_group: Integer | None = key(
-        1, "number of patterns of each group that are used; null: all", ge=1
-    )
+    SIZED_BY: ClassVar[str] = "baseline.filters_scale"
+    patterns_per_group: Integer | None = key(1, "number of patterns used of each group; null: all", ge=1)
     filters_scale: Integer = key(1, "multiplier of the number of channels", ge=1, le=256)
     learning_rate: Number = key(1e-3, "peak learning rate of Adam", gt=0)
 
@@ -281,17 +273,11 @@ class EpochsConfig(AdamConfig):
     """A training in epochs, with a validation loss after each."""
 
     patience: Integer | None = key(
-        None,
-        "number of epochs without a better validation loss after which the training ends; null: never",
-        ge=1,
+        None, "epochs without a better validation loss after which the training ends; null: never", ge=1
     )
-    tensorboard: Flag = key(
-        False, "also write the losses for TensorBoard: <output_dir>/<network>/tensorboard"
-    )
+    tensorboard: Flag = key(False, "also write losses for TensorBoard: <output_dir>/<network>/tensorboard")
     callbacks: Text | None = key(
-        None,
-        "my_module:make: your own function () → callback of Keras, or a list of them",
-        program="import path",
+        None, "my_module:make: your own function () → Keras callback, or a list", program="import path"
     )
 
     def __post_init__(self) -> None:
@@ -311,9 +297,7 @@ class XlaConfig:
 
     compile: Flag = key(True, "compile training, validation and inference with XLA (USE_XLA_COMPILE)")
     translate: Flag = key(
-        True,
-        "use the separable translation; false: that of TensorFlow, which needs compile=false "
-        "(USE_XLA_TRANSLATE)",
+        True, "separable translation; false: TensorFlow's, which needs compile=false (USE_XLA_TRANSLATE)"
     )
 
     def __post_init__(self) -> None:

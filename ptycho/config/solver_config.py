@@ -36,32 +36,27 @@ class SolverConfig:
     patterns.
     """
 
-    steps: Integer = key(
-        400, "maximum number of steps of a fit; 0: no solver", ge=0, le=100_000, level="sometimes"
-    )
+    steps: Integer = key(400, "maximum steps of a fit; 0: no solver", ge=0, le=100_000, level="sometimes")
     positions: Flag | None = key(
-        None, "refine the positions; null: if it lowers the deviance of the held-out patterns", level="always"
+        None, "refine the positions; null: if it lowers the held-out deviance", level="always"
     )
     position_model: Literal["independent", "affine", "affine_and_independent"] | None = key(
         None,
-        "position corrections: independent, one affine map of all positions, or both; null: independent, and"
-        " both under a known probe if that lowers the deviance of the held-out patterns",
+        "position corrections: independent, one affine map of all positions, or both; null: "
+        "independent, and both under a known probe if that lowers the held-out deviance",
     )
     flux: Flag | None = key(
-        None,
-        "refine the flux of each pattern; null: if it lowers the deviance of the held-out patterns",
-        level="sometimes",
+        None, "refine the flux of each pattern; null: if it lowers the held-out deviance", level="sometimes"
     )
     background: Flag | None = key(
         None,
-        "refine a background that is the same in all patterns; null: if it lowers the deviance of the "
-        "held-out patterns",
+        "refine a background that is the same in all patterns; null: if it lowers the held-out deviance",
         level="sometimes",
     )
     probe_variation: Integer | None = key(
         None,
-        "number of OPR modes by which the first probe mode varies along the scan; 0: none; null: as many as "
-        "lower the deviance of the held-out patterns, of thin objects in far fields",
+        "number of OPR modes by which the first probe mode varies along the scan; 0: none; null: as "
+        "many as lower the held-out deviance, of thin objects in far fields",
         ge=0,
         le=16,
     )
@@ -74,8 +69,8 @@ class SolverConfig:
     )
     pupil: Flag | None = key(
         None,
-        "limit the far field of the probe to the pupil of the optic, where it is bright; null: if it lowers "
-        "the deviance of the held-out patterns",
+        "limit the far field of the probe to the pupil of the optic, where it is bright; null: if it "
+        "lowers the held-out deviance",
     )
     regulariser: Text = key(
         "learned",
@@ -85,9 +80,7 @@ class SolverConfig:
         program="import path",
         level="sometimes",
     )
-    denoiser_weights: Text | None = key(
-        None, "file of the weights of the learned denoiser; null: the weights that are installed"
-    )
+    denoiser_weights: Text | None = key(None, "file of the learned denoiser's weights; null: those installed")
     regularisation_weight: Number | None = key(
         None, "weight λ or κ of the regulariser; null: chosen on the held-out patterns", ge=0
     )
@@ -98,22 +91,17 @@ class SolverConfig:
         level="sometimes",
     )
     block: Integer | None = key(
-        None,
-        "number of patterns in a block; larger scans are fitted block by block; null: 8192 at 64 × 64 pixels",
-        ge=64,
+        None, "patterns of a block; larger scans are fitted by blocks; null: 8192 of 64 × 64 pixels", ge=64
     )
     slices: Integer | None = key(
         None,
         "number of slices of a thick sample (multislice); the object is their product; null: as many as "
-        "lower the deviance of the held-out patterns, where the energy and the object's pixel are known",
+        "lower the held-out deviance, where the energy and the object's pixel are known",
         ge=1,
         le=64,
     )
     slice_thickness_m: Number | None = key(
-        None,
-        "distance from one slice to the next; needed if their number is specified; null: found with it",
-        gt=0,
-        unit="m",
+        None, "distance of slices; needed if their number is specified; null: found with it", gt=0, unit="m"
     )
     error_map: Flag = key(True, "store standard deviations of the amplitude and the phase with the product")
     REGULARISERS: ClassVar = ("none", "quadratic", "edge_preserving", "second_order", "learned")

@@ -9,6 +9,7 @@ packages below it.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Mapping
 
@@ -117,3 +118,16 @@ def build_baseline(settings: BaselineConfig, geometry: Geometry, xla: XlaConfig,
 def count_parameters(model: keras.Model) -> int:
     """Return the number of trainable real parameters."""
     return sum(math.prod(variable.shape) for variable in model.trainable_variables)
+
+
+def count_activations(model: keras.Model) -> int:
+    """Return how many numbers the layers of a built network give for one group of patterns."""
+    total = 0
+    for layer in model._flatten_layers():
+        shape = (layer.get_build_config() or {}).get("input_shape")
+        if layer._layers or shape is None:  # it consists of others, or has no variables
+            continue
+        with contextlib.suppress(NotImplementedError):  # a layer that keeps the shape
+            shape = layer.compute_output_shape(shape)
+        total += math.prod(filter(None, shape))
+    return total

@@ -1,4 +1,1 @@
-"""A run's folder: the one place that knows its file names and hashes; networks read back from it.
-
-Imports everything below; only the workflows import it.
-"""
+"""A run's folder: the one place that knows its file names and hashes; networks read back from it."""

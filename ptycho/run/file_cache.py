@@ -10,18 +10,13 @@ from pathlib import Path
 import numpy as np
 
 from ptycho.files.atomic import WriteError, write_atomically
-from ptycho.training.checkpoint import digest
+from ptycho.training.checkpoint import read_verified, with_digest
 
 log = logging.getLogger(__name__)
 
 
 class FileCache:
-    """A file for each result, by its name.
-
-    Args:
-        folder: where they are; it is made with the first one.
-        least_seconds: of a result that is no block's, to be worth a file.
-    """
+    """A file for each result, by its name; ``least_seconds``: of one that is no block's, to be stored."""
 
     def __init__(self, folder: Path, least_seconds: float = 1.0) -> None:
         self.folder, self.least_seconds = folder, least_seconds
@@ -32,11 +27,7 @@ class FileCache:
         if not path.is_file():
             return None
         try:
-            with np.load(path, allow_pickle=False) as stored:
-                arrays = {key: stored[key] for key in stored.files}
-            expected = str(arrays.pop("sha256"))
-            if digest(arrays) != expected:
-                raise ValueError("its content is not what was written")
+            arrays = read_verified(path)
         except Exception as error:  # a damaged archive raises whatever its bytes lead to
             log.warning("%s: cannot be used (%s); it is computed again", path, error)
             return None
@@ -45,7 +36,7 @@ class FileCache:
 
     def put(self, name: str, arrays: Mapping[str, np.ndarray]) -> None:
         """Store the ``arrays (…)`` of a result; where that fails, warn: the run goes on without."""
-        whole = dict(arrays) | {"sha256": np.asarray(digest(dict(arrays)))}
+        whole = with_digest(dict(arrays))
         try:
             write_atomically(self._path(name), lambda file: np.savez(file, allow_pickle=False, **whole))
         except (WriteError, OSError) as error:

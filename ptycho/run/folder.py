@@ -37,13 +37,9 @@ log = logging.getLogger(__name__)
 class RunFolder:
     """The output folder of a run; it lists its files in ``files.json``. The tree is in ``docs/networks.md``.
 
-    Args:
-        path: the folder, made if need be.
-        overwrite: the run that the folder holds gives way (:mod:`ptycho.run.replacing`), and is deleted with
-            the first result of this one; without it such a folder is refused.
-        resumed: resume the run that the folder holds; only temporary files are removed.
-
-    ConfigError: the folder holds a run, is no folder, or cannot be written; nothing is changed.
+    A run that the folder holds is resumed; or gives way (:mod:`ptycho.run.replacing`) with ``overwrite``, and
+    is deleted with the first result of this one; or the folder is refused.
+    ConfigError: it holds a run, is no folder, or cannot be written; nothing is changed.
     """
 
     def __init__(self, path: Path, overwrite: bool = False, resumed: bool = False) -> None:
@@ -67,10 +63,7 @@ class RunFolder:
 
     @contextlib.contextmanager
     def replacing(self) -> Iterator[None]:
-        """Restore the replaced run if the block fails before the new one has a result.
-
-        If the disk was full, the new run stays, to be resumed, and the old one is kept aside.
-        """
+        """Restore the replaced run if the block fails before there is a result, unless a disk was full."""
         try:
             yield
         except Exception as error:
@@ -82,7 +75,7 @@ class RunFolder:
             raise
 
     def place(self, name: str) -> Path:
-        """Return where a file will be, which others write; it is listed as the run's."""
+        """List a file, which others write, as the run's; return where it will be."""
         self._list(name)
         return self.path / name
 
@@ -121,9 +114,7 @@ class RunFolder:
         return self.text(names.CONFIG, config_text(settings))
 
     def arrays(self, name: str, arrays: dict[str, np.ndarray]) -> str:
-        """Write an uncompressed NPZ of ``arrays (…)`` without pickles, and record its SHA-256, which is
-        returned.
-        """
+        """Write an uncompressed NPZ of ``arrays (…)`` without pickles; record its SHA-256, and return it."""
         path = self.write(name, lambda file: np.savez(file, allow_pickle=False, **arrays))
         self._list(name, digest := sha256(path))
         return digest
@@ -193,10 +184,10 @@ def _as_json(value: Any) -> bytes:
 
 
 def check_free(path: Path, overwrite: bool) -> None:
-    """See that a new run may be written into a folder; without touching anything.
+    """Raise ConfigError if a new run must not be written into a folder, which is not touched.
 
-    ConfigError: another process writes there; it holds a run and ``overwrite`` is false, or files of others
-    in places of a run's; or it can be seen not to be writable.
+    Another process writes there; it holds a run and ``overwrite`` is false, or files of others in places of a
+    run's; or it can be seen not to be writable.
     """
     check_unlocked(path)
     check_links(path)

@@ -196,9 +196,7 @@ class LoadedModel:
             data = data.dataset(C or 1, tiles)
             beam = data.beam
         if data.fresnel is not None:
-            raise ConfigError(
-                "the scan is a near field: networks are made for far fields; use ptycho.reconstruct"
-            )
+            raise ConfigError("the scan is a near field; networks are for far fields: use ptycho.reconstruct")
         view = self.view(data)
         regions = np.empty((view.n_groups, view.region_size, view.region_size), np.complex64)
         self.predict_regions(view, regions, start=start)

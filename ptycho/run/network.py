@@ -36,24 +36,15 @@ KINDS |= dict.fromkeys(("region_size", "group_size", "support"), "iu")
 
 @dataclass(frozen=True, eq=False)
 class Setup:
-    """Setup for which a network was trained.
+    """Setup for which a network was trained."""
 
-    Attributes:
-        probe: ``(N, N)`` complex64, the strongest mode.
-        photon_scale: s of the training data.
-        normalisation: f of the training data.
-        region_size, group_size: R, C.
-        offsets: ``(C, 2)`` float32, of a group of the regular grid.
-        support: even side of the central square outside which its probes are negligible.
-    """
-
-    probe: np.ndarray
-    photon_scale: float
-    normalisation: float
-    region_size: int
-    group_size: int
-    offsets: np.ndarray
-    support: int
+    probe: np.ndarray  # (N, N) complex64, the strongest mode
+    photon_scale: float  # s of the training data
+    normalisation: float  # f of the training data
+    region_size: int  # R
+    group_size: int  # C
+    offsets: np.ndarray  # (C, 2) float32, of a group of the regular grid
+    support: int  # even side of the central square outside which its probes are negligible
 
     @property
     def N(self) -> int:
@@ -80,23 +71,18 @@ def regular_offsets(offset: float, group_size: int) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class StoredNetwork:
-    """The verified files of a trained network; not yet compared with the network that they belong to.
-
-    Attributes:
-        description: what ``model.json`` holds.
-        sha256: of ``weights.npz``, from ``model.json``.
-    """
+    """The verified files of a trained network; not yet compared with the network that they belong to."""
 
     run: Path
     name: str
     config: AnyConfig
     setup: Setup
     weights: dict[str, np.ndarray]
-    description: dict[str, Any]
+    description: dict[str, Any]  # what model.json holds
 
     @property
     def sha256(self) -> str:
-        """SHA-256 of the weights, from their description."""
+        """SHA-256 of the weights."""
         return self.description["weights_sha256"]
 
 
@@ -121,9 +107,7 @@ def is_stored(run: Path, name: str) -> bool:
 def read_network(run: Path, name: str) -> StoredNetwork:
     """Read and verify the network ``name`` of a run.
 
-    Raises:
-        ConfigError: one of its files is missing, damaged or another; its generator is code that only they
-            name.
+    ConfigError: one of its files is missing, damaged or another; its generator is code that only they name.
     """
     config, folder, record = read_config(run), run / name, read_record(run)
     if isinstance(config.model, CustomModel):
@@ -154,8 +138,7 @@ def read_network(run: Path, name: str) -> StoredNetwork:
 def read_history(run: Path, name: str) -> list[dict[str, float]]:
     """Read the rows of ``history.csv`` as numbers; what is empty is left out.
 
-    Raises:
-        ConfigError: the file is missing or damaged.
+    ConfigError: the file is missing or damaged.
     """
     path = run / name / HISTORY
     try:
@@ -163,10 +146,8 @@ def read_history(run: Path, name: str) -> list[dict[str, float]]:
             reader = csv.DictReader(file)
             if reader.fieldnames and "epoch" not in reader.fieldnames:
                 raise ValueError("it has no column epoch")
-            return [
-                {key: COLUMNS.get(key, float)(value) for key, value in row.items() if value != ""}
-                for row in reader
-            ]
+            known = [{key: value for key, value in row.items() if value != ""} for row in reader]
+            return [{key: COLUMNS.get(key, float)(row[key]) for key in row} for row in known]
     except Exception as error:  # a damaged file raises whatever its bytes lead to
         raise ConfigError(f"{path}: is damaged ({shown(str(error))})") from error
 
@@ -174,8 +155,7 @@ def read_history(run: Path, name: str) -> list[dict[str, float]]:
 def read_probe(run: Path, name: str) -> np.ndarray:
     """Read the modes ``(K, N, N)`` complex64 of the probe learned with a network, the strongest first.
 
-    Raises:
-        ConfigError: the file is missing or damaged.
+    ConfigError: the file is missing or damaged.
     """
     path = run / name / PROBE
     with faults_of(path):
@@ -214,10 +194,10 @@ def _setup(arrays: dict[str, np.ndarray], config: AnyConfig) -> Setup:
     values: dict[str, Any] = {key: array if array.shape else array.item() for key, array in arrays.items()}
     setup = Setup(**values)
     positive, sizes = (setup.photon_scale, setup.normalisation), _group_sizes(config) or range(1, C + 1)
-    finite = all(np.isfinite(array).all() for array in (setup.probe, setup.offsets)) and setup.probe.any()
     fits = setup.group_size == C and C in sizes and N <= setup.region_size <= 4 * N
     checks = {
-        "probe or offsets hold NaN or infinity, or the probe is zero": finite,
+        "probe or offsets hold NaN or infinity, or the probe is zero": setup.probe.any()
+        and all(np.isfinite(array).all() for array in (setup.probe, setup.offsets)),
         f"photon_scale, normalisation = {positive}; must be finite numbers > 0": all(
             np.isfinite(value) and value > 0 for value in positive
         ),
@@ -226,7 +206,6 @@ def _setup(arrays: dict[str, np.ndarray], config: AnyConfig) -> Setup:
         f"support={setup.support}; must be even and at most N={N}": 0 < setup.support <= N
         and setup.support % 2 == 0,
     }
-    for text, holds in checks.items():
-        if not holds:
-            raise ValueError(f"{SETUP}: {text}")
+    if wrong := [text for text, holds in checks.items() if not holds]:
+        raise ValueError(f"{SETUP}: {wrong[0]}")
     return setup

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import keras
 import numpy as np
 
-from ptycho.config import ConfigError, ProbeConfig, RunConfig, TrainedConfig
+from ptycho.config import ConfigError, RunConfig, TrainedConfig
 from ptycho.config.mapping import differences, result_settings
-from ptycho.networks import count_parameters
+from ptycho.config.memory import Part, check_memory
+from ptycho.networks import count_activations, count_parameters
 from ptycho.networks.layers import Arrays, get_weights, set_weights
 from ptycho.preparation.dataset import training_and_validation
 from ptycho.run import names
@@ -30,18 +30,12 @@ from ptycho.training.loop import NonFiniteLossError
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, eq=False)
-class TrainingScans:
-    """Scans that a network is trained with, as it views them.
-
-    Attributes:
-        training, validation: what its weights are fitted to, and what chooses the epoch.
-        offsets: ``(C, 2)`` float32, of a typical group.
-    """
+class TrainingScans(NamedTuple):
+    """Scans that a network is trained with, as it views them."""
 
     training: Dataset
-    validation: Dataset
-    offsets: np.ndarray
+    validation: Dataset  # chooses the epoch
+    offsets: np.ndarray  # (C, 2) float32, of a typical group
 
 
 class FittedNetwork(NamedTuple):
@@ -58,20 +52,14 @@ def train_network(
     scans: TrainingScans,
     folder: RunFolder,
     *,
-    stop: StopRequest | None = None,
-    start: Arrays | None = None,
-    bar: bool | None = None,
-    callbacks: Iterable[Any] = (),
+    stop: StopRequest | None = None,  # saves the training, and stops it, on a signal
+    start: Arrays | None = None,  # weights of a trained network to go on from; None: new ones
+    bar: bool | None = None,  # as for ptycho.progress.Progress
+    callbacks: Iterable[Any] = (),  # of Keras or of the loop, beside those that the configuration names
 ) -> FittedNetwork:
     """Build a model, and take it from the folder of an interrupted run or train and store it.
 
     It is stored too when its loss stops being finite; its checkpoints stay then.
-
-    Args:
-        stop: saves the training, and stops it, on a signal.
-        start: weights of a trained network to go on from; None: new ones.
-        bar: as for :class:`~ptycho.progress.Progress`.
-        callbacks: of Keras or of the loop, beside those that the configuration names.
 
     Raises:
         ConfigError: the folder holds a training with another configuration; code of the user cannot be used.
@@ -79,14 +67,16 @@ def train_network(
         Stopped: a signal came.
     """
     recipe, own_config = COMPETITORS[name], config.of(name)
-    both = scans.training, scans.validation
-    training, validation = (recipe.training_view(own_config, scan) for scan in both)
+    training, validation = (recipe.training_view(own_config, scan) for scan in scans[:2])
     geometry = training_geometry(training, config.test_probe if isinstance(config, RunConfig) else None)
     model = recipe.build(own_config, geometry)
     if start is not None:
         set_weights(model, start)
-    learns = config.learns_probe and not recipe.supervised
-    learner = build_learner(model, training, config.probe) if learns else None
+    check_network_memory(name, model, config, training)
+    learner = None  # the network with its training probe as a variable
+    if config.learns_probe and not recipe.supervised:
+        mask = probe_mask(config.probe, training.N)
+        learner = ProbeLearner(network=model, probe=training.model_probe, mask=mask, name=model.name)
     settings = result_settings(config)
     history = restore_network(name, model, settings, folder)
     setup = setup_of(training, scans.offsets, geometry.support)
@@ -132,10 +122,27 @@ def fit_settings(name: str, config: TrainedConfig) -> FitSettings:
     )
 
 
-def build_learner(model: keras.Model, training: Dataset, config: ProbeConfig) -> ProbeLearner:
-    """Return the network with its training probe as a variable."""
-    mask = probe_mask(config, training.N)
-    return ProbeLearner(network=model, probe=training.model_probe, mask=mask, name=model.name)
+def check_network_memory(name: str, model: keras.Model, config: TrainedConfig, training: Dataset) -> None:
+    """Refuse a built network whose training, besides its data, needs more memory than the machine has.
+
+    The factors were measured as peaks of the process (N = 64, batches of 16 to 256, with XLA and without it).
+    """
+    settings, pixels, B = config.architecture(name), training.N**2, config.batch_size
+    C, near = training.group_size, getattr(settings, "neighbours", 0)
+    grouping = "gridsize" if isinstance(config, RunConfig) else "group_size"
+    size, fewer = f"lower {settings.SIZED_BY}", f"{grouping} or batch_size"
+    copies = 9  # gradient and its clipped copy, moments, best weights, what a checkpoint copies
+    physics = 16 * getattr(settings, "stages", 0) * C * pixels  # planes of each iteration, for the gradient
+    parts = [
+        Part(f"the weights of the {name} and their optimizer", 4 * copies * count_parameters(model), size),
+        Part(
+            "the patterns of a batch and their neighbours",
+            40 * B * (C + near) * pixels,  # five complex planes
+            f"lower {'model.neighbours, ' * (near > 0)}{fewer}",
+        ),
+        Part("the layers of a batch", B * (8 * count_activations(model) + physics), f"{size}, {fewer}"),
+    ]
+    check_memory({f"trains the {name}": parts})
 
 
 def restore_network(
@@ -143,10 +150,7 @@ def restore_network(
 ) -> History | None:
     """Give ``model`` the weights with which an interrupted run stored it; None if it must be trained.
 
-    ``settings`` are those of the run, as they are stored with a network.
-
-    Raises:
-        ConfigError: it was trained with another configuration.
+    ConfigError: it was trained with another configuration than ``settings``.
     """
     if not (folder.resumed and is_stored(folder.path, name)):
         return None
@@ -155,8 +159,7 @@ def restore_network(
     except ConfigError as error:
         log.warning("%s; it is trained again", error)
         return None
-    description = stored.description
-    if not description.get("complete"):
+    if not (description := stored.description).get("complete"):
         return None
     if changes := differences(description["run_config"], settings):
         raise ConfigError(

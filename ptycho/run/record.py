@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ptycho.config import ConfigError, XlaConfig
+from ptycho.config.messages import one_line
 from ptycho.files.atomic import sha256
 from ptycho.files.text import read_json, shown
 from ptycho.run.names import DATASETS, DISCARDED, LIVE, OF_A_RUN, RECORD, REPLACED, UNFINISHED
@@ -26,10 +27,7 @@ PAGE = b'<meta name="generator" content="PtychoPINN">'
 
 
 def read_record(run: Path) -> dict[str, str]:
-    """Read file names and their SHA-256, or empty texts; empty for a run from before there was a record.
-
-    ConfigError: it is damaged.
-    """
+    """Read file names and SHA-256, or empty texts; none if there is no record. ConfigError: it is damaged."""
     path = run / RECORD
     try:
         record = read_json(path, 2**20)
@@ -38,7 +36,7 @@ def read_record(run: Path) -> dict[str, str]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
-        reason = " ".join(str(error).split())[:200]
+        reason = one_line(str(error))[:200]
         raise ConfigError(f"{path}: is damaged ({reason}); remove it to go on without its hashes") from error
     return record
 
@@ -57,20 +55,14 @@ def problem(run: Path, name: str, record: dict[str, str]) -> str | None:
 
 
 def damaged(run: Path) -> list[str]:
-    """Return everything that is wrong with the recorded files of a run.
-
-    Datasets that are gone altogether were removed to save space: a finished run does not need them.
-    """
-    record = read_record(run)
+    """Return everything that is wrong with the recorded files of a run."""
+    record = read_record(run)  # datasets that are gone altogether were removed to save space
     names = [n for n in record if (run / DATASETS).exists() or not n.startswith(f"{DATASETS}/")]
     return [text for name in names if (text := problem(run, name, record))]
 
 
 def own_files(run: Path) -> list[str]:
-    """Return the files that the run in a folder wrote, relative to the folder; none where it holds no run.
-
-    A name that leads out of the folder is skipped.
-    """
+    """Return the files that the run in a folder wrote, relative to it; none that leads out of it."""
     record = read_record(run) if os.path.isdir(run) else {}
     if RECORD not in record:  # of another program, or of a former version
         return []
@@ -89,10 +81,7 @@ def is_page(path: Path, beginning: int = 500) -> bool:
 
 
 def foreign_files(run: Path) -> list[str]:
-    """Return what stands in the places of a run in a folder, or in its own folders, and no run wrote.
-
-    Hidden files do not count.
-    """
+    """Return the files in the places of a run that no run wrote, but for hidden ones."""
     own, tops = set(own_files(run)), [run / name for name in OF_A_RUN]
     below = (Path(folder, name) for top in tops for folder, _, names in os.walk(top) for name in names)
     files = [*(top for top in tops if os.path.lexists(top) and not os.path.isdir(top)), *below]
@@ -113,10 +102,7 @@ def owner(path: Path) -> Path | None:
 
 
 def check_output(path: Path, overwrite: bool, inputs: Iterable[Path] = (), key: str = "output") -> None:
-    """Raise ConfigError if a file cannot be written, is there, or is a run's; ``inputs`` are never replaced.
-
-    ``key`` names the file.
-    """
+    """Raise ConfigError, with ``key``, if a file cannot be written, is there, is an input, or a run's."""
     if path.is_dir():
         raise ConfigError(f"{key}={path}: is a folder; name a file in it")
     for source in inputs:

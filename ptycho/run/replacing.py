@@ -91,7 +91,6 @@ def check_inputs(path: Path, inputs: Mapping[str, Path]) -> None:
 
 
 def _move(source: Path, target: Path, names: Sequence[str]) -> None:
-    """Rename what is in one folder into another, in this order."""
     for name in names:
         target.mkdir(exist_ok=True)
         os.rename(source / name, target / name)

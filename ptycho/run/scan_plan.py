@@ -17,7 +17,7 @@ from ptycho.config.sections import GeneratorConfig
 from ptycho.preparation.dataset import check_enough, choose_probe, number_held_out, space_between_slices
 from ptycho.preparation.geometry import isolated
 from ptycho.preparation.prepare import ScanGeometry, interpret
-from ptycho.preparation.room import NetworkSizes, check_disk, check_memory_for
+from ptycho.preparation.room import check_disk, check_memory_for
 from ptycho.preparation.start import read_start
 from ptycho.quiet_start import start_tensorflow
 from ptycho.readers.table import open_raw
@@ -38,10 +38,8 @@ def interpret_scan(data: DataConfig, output_dir: str | None = None) -> ScanGeome
 def plan(config: JobConfig) -> ScanRunConfig:
     """Return the configuration of the run: everything that is known before it is checked.
 
-    A network that is trained on keeps the build that it was trained with.
-
-    Raises:
-        ConfigError: the scan cannot be read, or as of :func:`plan_scan`.
+    A network that is trained on keeps the build that it was trained with. ConfigError: the scan cannot be
+    read, or as of :func:`plan_scan`.
     """
     if not isinstance(config, ScanRunConfig):
         raise ConfigError("resume: is a run of the grid-lines workflow; resume it with its own script")
@@ -53,9 +51,7 @@ def plan(config: JobConfig) -> ScanRunConfig:
 def plan_scan(own: ScanRunConfig, scan: ScanGeometry) -> ScanRunConfig:
     """Return the configuration of a run on a scan, with what the network of ``run`` was trained with.
 
-    Raises:
-        ConfigError: the scan does not fit the network, the network of ``run`` cannot be read or does not fit,
-            or the machine has too little memory.
+    ConfigError: the network of ``run`` cannot be read or does not fit, or the machine has too little memory.
     """
     stored = check_settings(own)
     usable = len(scan.frames) - len(isolated(scan.positions))  # as far as is known before they are read
@@ -79,21 +75,16 @@ def plan_scan(own: ScanRunConfig, scan: ScanGeometry) -> ScanRunConfig:
         )
     if own.start is not None:
         read_start(own.start, scan)
-    network = None
     if NETWORK in own.models:
         _network_takes(own.model, scan.N)
-        assert own.batch_size is not None  # filled in
-        network = NetworkSizes(own.model, own.batch_size, own.patterns_in_group, bool(own.tiles))
-    check_memory_for(scan, own.data.name, own.probe.modes, own.solver.block, network)
+    check_memory_for(scan, own.data.name, own.probe.modes, own.solver.block, NETWORK in own.models)
     return own
 
 
 def check_settings(config: ScanRunConfig) -> StoredNetwork | None:
     """Check what a run needs besides its scans; the network of ``run``, if it takes one.
 
-    Raises:
-        ConfigError: weights, a network or code of the user cannot be read, another model is specified, or
-            pty-chi is missing.
+    ConfigError: weights, a network or code cannot be read, another model is specified, or pty-chi is missing.
     """
     check_own_code(programs_in(config))
     check_prior_weights(config.solver.denoiser_weights)
@@ -102,7 +93,11 @@ def check_settings(config: ScanRunConfig) -> StoredNetwork | None:
     if config.run is None or not config.models:
         return None
     stored = read_network(run_folder(config.run), NETWORK)
-    _check_model(stored, config.model, config.run)
+    if config.model not in (stored.config.model, FAST):
+        raise ConfigError(
+            f"model={config.model.kind} and run={config.run}: the network of that run has other settings "
+            f"({stored.config.model}); remove the keys of model"
+        )
     return stored
 
 
@@ -124,8 +119,7 @@ def _groups_of(
 ) -> tuple[int | None, bool]:
     """Return ``group_size`` and ``tiles``, by default those of the network of ``run``.
 
-    ``trains``: it is trained on; ``tuned``: patterns in a group of the pretrained network then; more leave
-    few steps.
+    A pretrained network that is trained on has ``tuned`` patterns in a group: more leave few steps.
     """
     trained = stored.config
     general = isinstance(trained, PretrainConfig)
@@ -136,16 +130,6 @@ def _groups_of(
     if tiles is None:
         tiles = general or bool(isinstance(trained, ScanRunConfig) and trained.tiles)
     return group_size, tiles
-
-
-def _check_model(stored: StoredNetwork, model: GeneratorConfig, run: str) -> None:
-    """Refuse a section ``model`` other than that of the run whose network is used."""
-    trained = stored.config.model
-    if model not in (trained, FAST):
-        raise ConfigError(
-            f"model={model.kind} and run={run}: the network of that run has other settings "
-            f"({trained}); remove the keys of model"
-        )
 
 
 def _fits(stored: StoredNetwork, run: str, asked: dict[str, int], fitted: int) -> None:
@@ -167,13 +151,9 @@ OF_TENSORFLOW = {"loss", "model.target", "train.callbacks"}
 
 
 def check_own_code(programs: Mapping[str, str]) -> None:
-    """Import the code of the user, and try what can be tried without data.
+    """Import the user's code among ``programs`` by key, and try what can be tried without data.
 
-    Args:
-        programs: import paths by key, as of :func:`~ptycho.config.mapping.programs_in`; others are left out.
-
-    Raises:
-        ConfigError: it cannot be imported, or is not what its key wants.
+    ConfigError: it cannot be imported, or is not what its key wants.
     """
     named = {key: path for key, path in programs.items() if key in DOORS}
     if OF_TENSORFLOW & named.keys():

@@ -33,8 +33,7 @@ def write_table(folder: Path, rows: Sequence[Mapping[str, Any]]) -> str:
     """
     own = dict.fromkeys(key for row in rows for key in row if key not in COLUMNS)
     columns = (*FIRST, *own, *MEASURED, *LAST)
-    filled = [{key: value for key, value in row.items() if value is not None} for row in rows]
-    cells = [{key: str(row.get(key, "")) for key in columns} for row in filled]
+    cells = [{key: str(row.get(key, "")) for key in columns} for row in rows]
     texts = {CSV: csv_text(cells), MARKDOWN: markdown(columns, cells)}
     for name, text in texts.items():
         write_text(folder / name, text)

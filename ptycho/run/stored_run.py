@@ -23,9 +23,7 @@ def read_config(run: Path) -> AnyConfig:
     """Read the configuration as :func:`read_job`, of a run with networks of patterns."""
     job = read_job(run)
     if isinstance(job, DenoiserConfig):
-        raise ConfigError(
-            f"{run}: is the training of a denoiser; solver.denoiser_weights=… uses it, nothing else"
-        )
+        raise ConfigError(f"{run}: trained a denoiser; solver.denoiser_weights=… uses it, nothing else")
     return job
 
 
@@ -33,10 +31,8 @@ def read_job(run: Path) -> Job:
     """Read the configuration of the run in folder ``run``, from its ``config.yaml``.
 
     Keys that are newer than the file have their defaults, and keys that are gone may have had no effect; a
-    file that lacks whole sections has been cut short.
-
-    Raises:
-        ConfigError: the file is missing, unreadable, incomplete, or holds an unknown key or a wrong value.
+    file that lacks whole sections has been cut short. ConfigError: the file is missing, unreadable,
+    incomplete, or holds an unknown key or a wrong value.
     """
     path = run / CONFIG
     try:
@@ -79,19 +75,12 @@ FOLDER = Path(__file__).resolve().parent.parent / PRETRAINED
 
 
 def run_folder(run: str | Path) -> Path:
-    """Return the folder that ``run=…`` names: ``pretrained`` is the network that comes with the program.
-
-    A folder of that name is ``./pretrained``.
-    """
+    """Return the folder of ``run=…``; ``pretrained`` is the program's, a folder of that name ./pretrained."""
     return FOLDER if str(run) == PRETRAINED else Path(run)
 
 
 def check_prior_weights(file: str | None) -> None:
-    """Raise unless ``solver.denoiser_weights`` names the weights of a learned prior; no TensorFlow.
-
-    Raises:
-        ConfigError: there is no such file, or it is another.
-    """
+    """Raise ConfigError unless ``solver.denoiser_weights`` names the weights of a learned prior."""
     if file is None:
         return
     wanted = "must be prior/weights.npz of a folder that ptycho pretrain network=denoiser made"

@@ -167,7 +167,7 @@ class Checkpoints:
         arrays = {"meta": np.frombuffer(json.dumps(meta).encode(), np.uint8)}
         for group in ("weights", "best", "optimizer"):
             arrays |= {f"{group}/{name}": array for name, array in getattr(snapshot, group).items()}
-        return arrays | {"sha256": np.asarray(digest(arrays))}
+        return with_digest(arrays)
 
 
 def load(path: Path) -> tuple[Snapshot, dict[str, Any]]:
@@ -176,10 +176,7 @@ def load(path: Path) -> tuple[Snapshot, dict[str, Any]]:
     Raises:
         Exception: of any kind, where the file is damaged.
     """
-    with np.load(path, allow_pickle=False) as archive:
-        arrays = {name: archive[name] for name in archive.files}
-    if str(arrays.pop("sha256")) != digest(arrays):
-        raise ValueError("its checksum is wrong")
+    arrays = read_verified(path)
     meta = parse_json(arrays.pop("meta").tobytes())
     if meta["format"] != FORMAT:
         raise ValueError(f"it has format {meta['format']}; must be {FORMAT}")
@@ -188,6 +185,20 @@ def load(path: Path) -> tuple[Snapshot, dict[str, Any]]:
         group, _, path_in_group = name.partition("/")
         groups[group][path_in_group] = array
     return Snapshot(**groups, history=History(**meta["history"])), meta["config"]
+
+
+def with_digest(arrays: Arrays) -> Arrays:
+    """Return arrays and, as ``sha256``, their digest, by which :func:`read_verified` knows them."""
+    return arrays | {"sha256": np.asarray(digest(arrays))}
+
+
+def read_verified(path: Path) -> Arrays:
+    """Return the arrays of an NPZ file; an exception of any kind: it is damaged."""
+    with np.load(path, allow_pickle=False) as archive:
+        arrays = {name: archive[name] for name in archive.files}
+    if str(arrays.pop("sha256")) != digest(arrays):
+        raise ValueError("its checksum is wrong")
+    return arrays
 
 
 def digest(arrays: Arrays) -> str:

@@ -1,15 +1,15 @@
 """Estimates of memory before a run: by hand, against the allocated arrays, and as a message."""
 
 import tracemalloc
+from types import SimpleNamespace
 
 import pytest
 
-from conftest import NETWORKS, small_run
-from ptycho.config import BaselineConfig, ConfigError, FourierModel, LinesObject, UNetModel, UnrolledModel
+from conftest import small_run
+from ptycho.config import ConfigError, FourierModel, LinesObject, UnrolledModel
 from ptycho.config.memory import (
     Part,
     check_memory,
-    cost,
     in_words,
     physical_memory,
     run_memory,
@@ -23,33 +23,35 @@ def sizes(config):
     return {phase: {part.name: part.size for part in parts} for phase, parts in run_memory(config).items()}
 
 
-@pytest.mark.parametrize(
-    "name, changes",
-    [
-        *(("pinn", {"model": model}) for model in NETWORKS.values()),
-        ("pinn", {"model": UnrolledModel(stages=3, width=5, blocks=0, coarsening=3)}),
-        ("pinn", {"model": UNetModel(filters_scale=2), "N": 128, "size": 200}),
-        ("pinn", {"model": FourierModel(width=16), "N": 64}),
-        ("baseline", {"baseline": BaselineConfig(filters_scale=2)}),
-    ],
-    ids=str,
-)
-def test_parameters_are_those_of_the_network(name, changes):
-    from ptycho.networks import count_parameters
+def network(name, **changes):
+    """Return a configuration, and one of its networks for a region of 70 pixels."""
     from ptycho.networks.layers import Geometry
     from ptycho.training.competitors import COMPETITORS
 
-    config = small_run(**changes)
-    C = config.group_size if name == "pinn" else 1
-    network = COMPETITORS[name].build(config, Geometry(config.N, config.region_size, C, config.N))
-    settings = config.model if name == "pinn" else config.baseline
-    predicted = cost(settings, config.N, C, config.region_size).parameters
-    made = count_parameters(network)
-    assert (
-        predicted == made
-        if config.model.kind == "unrolled" and name == "pinn"
-        else made <= predicted <= 1.4 * made
-    )
+    config = small_run(N=64, **changes)
+    return config, COMPETITORS[name].build(config, Geometry(64, 70, 4 if name == "pinn" else 1, 64))
+
+
+def test_what_the_layers_of_a_network_give():
+    """By hand: a stage has 1 + 2 blocks convolutions of 5 channels and a last one, on 24² of 70² pixels."""
+    from ptycho.networks import count_activations
+
+    _, unrolled = network("pinn", model=UnrolledModel(stages=3, width=5, blocks=1, coarsening=3))
+    assert count_activations(unrolled) == 3 * (3 * 5 + 2 * 9) * 24**2
+    _, fourier = network("pinn", model=FourierModel(width=16, layers=2))
+    assert count_activations(fourier) >= 4 * 16 * 64**2  # each layer: a spectral and a plain map
+
+
+@pytest.mark.parametrize(("name", "key"), [("pinn", "model.stages"), ("baseline", "baseline.filters_scale")])
+def test_a_network_that_needs_too_much_names_its_keys(monkeypatch, name, key):
+    from ptycho.run.network_training import check_network_memory
+
+    config, built = network(name)
+    scan = SimpleNamespace(N=64, group_size=4)
+    check_network_memory(name, built, config, scan)
+    monkeypatch.setattr("ptycho.config.memory.physical_memory", lambda: 2**30)
+    with pytest.raises(ConfigError, match=rf"while it trains the {name}, .*: lower {key}"):
+        check_network_memory(name, built, config, scan)
 
 
 def peak(make):

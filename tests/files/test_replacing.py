@@ -238,7 +238,7 @@ def test_refusals_come_before_the_run_is_touched(run, before, small_scans, in_pr
 
 def test_a_stopped_run_says_where_the_old_one_is(run):
     job = Job(RunConfig(overwrite=True), run, ("overwrite=true", f"output_dir={run}"))
-    assert "overwrite=true" in job.go_on and "resume" not in job.go_on
+    assert "overwrite=true" in job.resuming and "resume" not in " ".join(job.resuming)
     RunFolder(run, overwrite=True).config(job.config)
     command, last = explain_going_on([job], ()).splitlines()[1:]
     assert command.endswith(f"resume={run}") and f"is kept in {run / '.replaced'}" in last

@@ -31,7 +31,7 @@ def test_the_program_that_a_run_names_is_refused(given_run):
 
 def test_the_command_that_goes_on_names_the_program_again(given_run):
     run, config = given_run
-    words = Job(config, run, (), resumed=True).overrides_to_go_on()
+    words = Job(config, run, (), resumed=True).resuming
     assert words == [f"resume={run}", f'iterative.python="{run}/evil.sh"']
     assert resumed(run, *words[1:]) == config
 

@@ -1,7 +1,4 @@
-"""A run's scan, with what was reconstructed from it, in the formats of other programs.
-
-Nothing here imports TensorFlow.
-"""
+"""A run's scan, with what was reconstructed from it, in the formats of other programs; without TensorFlow."""
 
 from __future__ import annotations
 
@@ -12,17 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from ptycho.config import (
-    ConfigError,
-    PretrainConfig,
-    ProbeConfig,
-    RunConfig,
-    ScanRunConfig,
-    ZonePlateProbe,
-    check,
-)
+from ptycho.config import ConfigError, PretrainConfig, RunConfig, ScanRunConfig, check
 from ptycho.config.own_code import allow
 from ptycho.config.schema import Flag, Integer, Number, Text, Texts, key, settings
+from ptycho.config.sections import ProbeConfig, ZonePlateProbe
 from ptycho.config.waves import conjugate_pitch_m, wavelength_m
 from ptycho.exports import tiff
 from ptycho.exports.exported_scan import ExportedScan, from_dataset, from_measured
@@ -59,26 +49,19 @@ class ExportConfig:
         allowed="the path of the file to write",
     )
     format: Text | None = key(
-        None,
-        "file format: ptychodus | cxi | nexus | npz; null: by the ending of output (.h5, .cxi, .nxs, .npz)",
+        None, "format: ptychodus | cxi | nexus | npz; null: by the ending of output (.h5, .cxi, .nxs, .npz)"
     )
     source: Text | None = key(
         None, "dataset to export: test | train | val of a simulated run, null: test; scan of a measured one"
     )
     recon: Text | None = key(
-        None,
-        "object to export: solver | pinn | lsqml | gt; null: the product of a measured run, else the truth",
+        None, "object to export: solver | pinn | lsqml | gt; null: a measured run's product, else the truth"
     )
     image: Integer = key(0, "index of the image, of a simulated run")
-    pixel_m: Number | None = key(
-        None, "pixel size of the object, if the run does not have it", gt=0, unit="m"
-    )
-    energy_eV: Number | None = key(None, "photon energy, if the run does not have it", gt=0, unit="eV")
+    pixel_m: Number | None = key(None, "pixel size of the object, if the run has none", gt=0, unit="m")
+    energy_eV: Number | None = key(None, "photon energy, if the run has none", gt=0, unit="eV")
     detector_pixel_m: Number | None = key(
-        None,
-        "pixel size of the detector, if the run does not have it; null: 75 µm, with the distance that fits",
-        gt=0,
-        unit="m",
+        None, "detector pixel, if the run has none; null: 75 µm, with the distance that fits", gt=0, unit="m"
     )
     overwrite: Flag = key(False, "replace an existing file")
     trust: Texts = key((), "your own code that the run names, as my_module:name; nothing else is imported")

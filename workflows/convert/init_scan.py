@@ -28,9 +28,7 @@ class InitConfig:
     """The keys of ``conf/init.yaml``."""
 
     file: Text | None = key(None, "the scan; null: named on the command line later")
-    size: Literal["short", "usual", "all"] = key(
-        "short", "keys to write: nearly everyone's, those of some, or all"
-    )
+    size: Literal["short", "usual", "all"] = key("short", "keys to write: nearly everyone's, some, or all")
     output: Text = key("settings/scan.yaml", "the file to write, in a folder of its own")
     overwrite: Flag = key(False, "replace the file if it is there")
 

@@ -1,7 +1,4 @@
-"""A scan as a beamline would measure it, with its truth, in a file of a measured scan's format.
-
-Nothing here imports TensorFlow.
-"""
+"""A scan as a beamline would measure it, with its truth, in a file; nothing here imports TensorFlow."""
 
 from __future__ import annotations
 
@@ -34,14 +31,11 @@ class SimulateConfig(ScanSettings):
 
     output: Text | None = key(None, "file to write")
     format: Text | None = key(
-        None,
-        "file format: cxi | ptychodus | nexus | npz; null: by the ending of output (.cxi, .h5, .nxs, .npz)",
+        None, "format: cxi | ptychodus | nexus | npz; null: by the ending of output (.cxi, .h5, .nxs, .npz)"
     )
     overwrite: Flag = key(False, "replace an existing file")
     probe: Shape = key(
-        ZonePlateProbe(),
-        "illumination; energy and pixel size are those of the zone plate",
-        discriminator="kind",
+        ZonePlateProbe(), "illumination; energy and pixel are those of the zone plate", discriminator="kind"
     )
     detector_pixel_m: Number = key(
         DETECTOR_PIXEL_M,
@@ -51,16 +45,10 @@ class SimulateConfig(ScanSettings):
         unit="m",
     )
     physics: Literal["far_field", "near_field"] = key(
-        "far_field",
-        "propagation to the detector; near_field: Fresnel diffraction behind a diffuser as wide as the "
-        "detector",
+        "far_field", "propagation; near_field: Fresnel diffraction behind a diffuser as wide as the detector"
     )
-    fresnel: Number = key(
-        20.0, "Fresnel number of a pixel of a near field: λz/dx², z the effective distance", gt=0, le=1000
-    )
-    magnification: Number = key(
-        100.0, "magnification of a near field by a cone beam; 1: a parallel beam", ge=1, le=1e5
-    )
+    fresnel: Number = key(20.0, "Fresnel number of a near field: λz/dx², effective distance z", gt=0, le=1000)
+    magnification: Number = key(100.0, "near field's magnification by a cone beam; 1: parallel", ge=1, le=1e5)
 
     def __post_init__(self) -> None:
         super().__post_init__()

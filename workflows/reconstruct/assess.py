@@ -35,19 +35,14 @@ def score_models(
     stitched: dict[str, dict[str, Reconstruction]],
     chosen: str,
     folder: RunFolder,
-    doubts: Iterable[str],
-    moved: Mapping[str, np.ndarray] | None = None,
-    more: Mapping[str, Any] | None = None,
+    doubts: Iterable[str],  # flags that every network gets
+    moved: Mapping[str, np.ndarray] | None = None,  # truth in the frame of a model's objects, if another
+    more: Mapping[str, Any] | None = None,  # entries of metrics.json besides the scores
 ) -> dict[str, Any]:
     """Score every model's objects, by stitching method, against the truth ``(I, M, M)``.
 
     Writes ``metrics.json``, where what stands under a model's name is by the ``chosen`` method, and
     ``metrics.csv`` with a row for each image.
-
-    Args:
-        doubts: flags that every network gets.
-        moved: by model, the truth in the frame of its objects; of other models it is in their frame.
-        more: entries of the file besides the scores.
     """
     store_recon("gt", Reconstruction(truth, np.ones(truth.shape, bool)), folder)
     with folder.timed("scoring"):
@@ -111,12 +106,6 @@ def _number(value: float | None) -> str:
     return "none" if value is None else f"{value:.4f}"
 
 
-def first_of(count: int) -> str:
-    """Return the title of a figure that shows the first of so many images."""
-    means = "; scores of this image (the log has the means over all)" if count > 1 else ""
-    return f"image 1 of {count}{means}"
-
-
 def draw_comparison(
     truths: np.ndarray,
     region: metrics.Region,
@@ -125,18 +114,16 @@ def draw_comparison(
     histories: dict[str, History],
     scores: dict[str, Any],
     folder: RunFolder,
-    moved: Mapping[str, np.ndarray] | None = None,
+    moved: Mapping[str, np.ndarray] | None = None,  # as for score_models
 ) -> None:
     """Draw the first image: comparison, reconstructions, errors, ring correlations; and histories, if any.
 
     Every figure says which image it shows: ``metrics.json`` and the log have means over all images.
-
-    ``moved``: as for :func:`score_models`.
     """
-    truth, which = region.crop(truths[0]), first_of(len(truths))
+    truth, means = region.crop(truths[0]), "; scores of this image (the log has the means over all)"
 
     def store(name: str, figure: Figure) -> None:
-        figure.suptitle(which)
+        figure.suptitle(f"image 1 of {len(truths)}{means * (len(truths) > 1)}")
         folder.figure(names.figure(name), figure)
 
     with folder.timed("drawing"):

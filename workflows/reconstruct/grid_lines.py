@@ -151,11 +151,8 @@ def predict_regions(model: keras.Model, data: Dataset, batch_size: int, compile_
 def reconstruct_by_lsqml(
     config: RunConfig, test: Dataset, folder: RunFolder
 ) -> tuple[Reconstruction, list[Beam], dict[str, Any]] | None:
-    """pty-chi's LSQ-ML on the very same patterns, from the same probe and positions; None where it fails.
-
-    Returns:
-        The objects, the beams of the images in their order, and what the manifest tells; seconds are of the
-        solver alone.
+    """Return objects, beams of the images and facts of pty-chi's LSQ-ML on the very same patterns, from the
+    same probe and positions; None where it fails. Seconds are of the solver alone.
     """
     M, runs = test.object_size, list[lsqml.LsqmlResult]()
     objects, mask = np.zeros((test.n_images, M, M), np.complex64), np.zeros((test.n_images, M, M), bool)
@@ -178,14 +175,13 @@ def reconstruct_by_lsqml(
         "r_factor": [float(run.r_factors[-1]) for run in runs],
     }
     beams = [run.reconstruction.beam for run in runs if run.reconstruction.beam is not None]
-    refined = {
+    reconstruction = Reconstruction(objects, mask)
+    stored = {
+        "YY_pred": reconstruction.object,
         "probe": np.stack([beam.probe for beam in beams]),
         "positions": np.concatenate([beam.positions for beam in beams]),
     }
-    reconstruction = Reconstruction(objects, mask)
-    folder.arrays(
-        names.recon(ITERATIVE), {"YY_pred": reconstruction.object} | reconstruction.arrays() | refined
-    )
+    folder.arrays(names.recon(ITERATIVE), reconstruction.arrays() | stored)
     return reconstruction, beams, facts
 
 

@@ -23,7 +23,6 @@ from ptycho.methods.half_scans import resolution
 from ptycho.methods.pipeline import Assessed, assess, number
 from ptycho.methods.prepared import Prepared, prepare
 from ptycho.methods.table import LSQML, METHODS, NETWORK, SOLVER, MethodInputs
-from ptycho.preparation.prepare import ScanGeometry
 from ptycho.reconstruction.blocks import Executor, serial
 from ptycho.reconstruction.lsqml import LsqmlError
 from ptycho.run import names
@@ -60,7 +59,10 @@ def run(
     with folder.logged(), folder.timed("total"):
         prepare_tensorflow()
         around = RunContext(folder.path, folder.timed, executor=executor or serial, cache=cache)
-        prepared, inputs = _prepare(scan, config, around), MethodInputs(config, around)
+        log.info("%s: %s", config.data.paths, scan.raw.format)
+        report(scan.decisions, log)
+        aligned, inputs = align(scan, config, around), MethodInputs(config, around)
+        prepared = prepare(config.data.name, aligned, config.holdout_fraction, config.seed)
         reconstructions = {SOLVER: METHODS[SOLVER](prepared, {}, inputs)} if config.solver.steps else {}
         data = prepared.fitted(prepared.beam_under(reconstructions.get(SOLVER)))
         model, history, modes = network(config, data, folder, stop)
@@ -82,13 +84,6 @@ def run(
         log.info("%s: verdict: no problem found", prepared.name)
     log.info("results: %s", folder.path)
     return result, recons
-
-
-def _prepare(scan: ScanGeometry, config: ScanRunConfig, context: RunContext) -> Prepared:
-    log.info("%s: %s", config.data.paths, scan.raw.format)
-    report(scan.decisions, log)
-    aligned = align(scan, config, context)
-    return prepare(config.data.name, aligned, config.holdout_fraction, config.seed)
 
 
 def network(
@@ -137,9 +132,8 @@ def reconstruct(
     reconstructions = done.reconstructions
     for name, reconstruction in reconstructions.items():
         folder.arrays(names.recon(name), reconstruction.arrays())
-    folder.arrays(
-        names.ASSESSMENT, assessment_arrays(prepared, reconstructions, done.fits, done.halves, done.caustic)
-    )
+    arrays = assessment_arrays(prepared, reconstructions, done.fits, done.halves, done.caustic)
+    folder.arrays(names.ASSESSMENT, arrays)
     best = reconstructions[done.product]
     target, *_ = [folder.place(name) for name in (names.PRODUCT, *names.IMAGES)]
     thickness = prepared.slice_thickness_m(best)

@@ -18,8 +18,7 @@ from ptycho.run.scan_plan import check_settings
 def split(config: JobConfig) -> dict[str, JobConfig]:
     """The runs that a pattern or a list in ``data.file`` asks for, by name; none where it is one scan.
 
-    Raises:
-        ConfigError: nothing fits the pattern, or what concerns all scans is wrong.
+    ConfigError: nothing fits the pattern, or what concerns all scans is wrong.
     """
     if not isinstance(config, ScanRunConfig):
         return {}
@@ -54,10 +53,7 @@ def is_pattern(text: str) -> bool:
 def match(pattern: str) -> list[str]:
     """The files and folders that fit a pattern, in natural order: scan 2 before scan 10.
 
-    Left out are folders in which others that fit lie, and what runs have written.
-
-    Raises:
-        ConfigError: there are none.
+    Left out are folders in which others that fit lie, and what runs have written. ConfigError: none is left.
     """
     every = glob.glob(pattern, recursive=True)
     parents = {str(parent) for path in every for parent in Path(path).parents}
@@ -75,7 +71,6 @@ def natural(text: str) -> list[str | int]:
 
 
 def base_of(pattern: str) -> Path:
-    """The folder that a pattern begins with."""
     parts = Path(pattern).parts
     magic = next(k for k, part in enumerate(parts) if glob.has_magic(part))
     return Path(*parts[:magic])

@@ -47,18 +47,12 @@ class Frame(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Arrivals:
-    """Frames, positions and faults that came since the last look.
-
-    Attributes:
-        frames, positions: in any order, also repeated; positions of dtype :data:`POSITION`.
-        faults: kinds of faults, a short word each, and their numbers.
-        ended: nothing more will come.
-    """
+    """Frames, positions and faults that came since the last look, in any order, also repeatedly."""
 
     frames: tuple[Frame, ...] = ()
-    positions: np.ndarray = field(default_factory=lambda: NO_POSITIONS)
-    faults: Counter[str] = field(default_factory=Counter)
-    ended: bool = False
+    positions: np.ndarray = field(default_factory=lambda: NO_POSITIONS)  # of dtype POSITION
+    faults: Counter[str] = field(default_factory=Counter)  # their kinds, a short word each, and numbers
+    ended: bool = False  # nothing more will come
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,11 +60,6 @@ class Description:
     """Statements of a source about the scan besides its frames and positions; None: not stated.
 
     The names are those of :class:`~ptycho.readers.raw_scan.RawScan`; positions are (row, col) of the probe.
-
-    Attributes:
-        shape, dtype: of a frame; None: those of the first.
-        expected: how many frames the scan will have.
-        ended: why nothing more will come, once that is known.
     """
 
     unit: str | None = None
@@ -84,10 +73,10 @@ class Description:
     good: np.ndarray | None = None
     dark: np.ndarray | None = None
     flat: np.ndarray | None = None
-    shape: tuple[int, int] | None = None
+    shape: tuple[int, int] | None = None  # of a frame
     dtype: str | None = None
-    expected: int | None = None
-    ended: str | None = None
+    expected: int | None = None  # frames of the complete scan
+    ended: str | None = None  # why nothing more will come, once that is known
 
     @classmethod
     def of(cls, raw: RawScan, **more: Any) -> Description:
@@ -100,22 +89,16 @@ UNDESCRIBED = Description()
 
 
 class Source(ABC):
-    """Source of a live scan.
-
-    Attributes:
-        description: what is known of the scan.
-        problem: why something cannot be read now; None: nothing is wrong.
-    """
+    """Source of a live scan."""
 
     description: Description = UNDESCRIBED
-    problem: str | None = None
+    problem: str | None = None  # why something cannot be read now
 
     @abstractmethod
     def poll(self) -> Arrivals:
         """Return the arrivals since the last call, within about a second; empty if there are none.
 
-        Raises:
-            ConfigError: the source can never be read.
+        ConfigError: the source can never be read.
         """
 
     def close(self) -> None:  # noqa: B027 - a file or a folder is not held open
@@ -128,13 +111,7 @@ JOINED = np.dtype([*FRAME.descr, ("position", "<f8", 2), ("arrived", "<f8")])
 
 @dataclass(frozen=True, eq=False)
 class ScanTable:
-    """The frames and positions so far.
-
-    Attributes:
-        frames: ``(n,)`` of :data:`JOINED`, in the order of their arrival, each of another index.
-        received: positions ``(m,)`` of :data:`POSITION` in the order of their arrival;
-            those with an index are each of another one.
-    """
+    """The frames ``(n,)`` and positions ``(m,)`` so far, in the order of their arrival, one of each index."""
 
     frames: np.ndarray = field(default_factory=lambda: np.empty(0, JOINED))
     received: np.ndarray = field(default_factory=lambda: NO_POSITIONS)
@@ -165,10 +142,8 @@ def locate(frames: np.ndarray, positions: np.ndarray, longest_step: float = 5.0)
     """Return where frames ``(n,)`` are, ``(n, 2)``, (row, col); NaN: it is not known.
 
     A frame has the position of its index. Without one it lies on the straight line between the positions
-    before and after its time, of those that have a time instead of an index.
-
-    Args:
-        longest_step: the longest step in time, in medians, across which positions are interpolated.
+    before and after its time, of those that have a time instead of an index, unless the step between these is
+    longer than ``longest_step`` medians.
     """
     places = np.full((len(frames), 2), np.nan)
     theirs = positions[np.isin(positions["index"], frames["index"])]

@@ -28,23 +28,16 @@ class CollectOptions:
 
 
 class Collector:
-    """Thread that takes from a source and gives to a store until the source has ended.
-
-    Attributes:
-        faults: what was wrong so far, and how often.
-        ended: why nothing more will come; None: more may.
-        error: why it could not go on.
-        trouble: what is wrong now, and may mend.
-    """
+    """Thread that takes from a source and gives to a store until the source has ended."""
 
     def __init__(self, source: Source, store: Store, options: CollectOptions) -> None:
         self.source, self._store, self._options = source, store, options
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="collector", daemon=True)
-        self.faults: Counter[str] = Counter()
-        self.ended: str | None = store.description.ended
-        self.error: ConfigError | None = None
-        self.trouble: str | None = None
+        self.faults = Counter[str]()  # what was wrong so far, and how often
+        self.ended = store.description.ended  # why nothing more will come; None: more may
+        self.error: ConfigError | None = None  # why it could not go on
+        self.trouble: str | None = None  # what is wrong now, and may mend
 
     def start(self) -> None:
         """Start the thread, unless the scan has ended already."""
@@ -52,7 +45,7 @@ class Collector:
             self._thread.start()
 
     def stop(self) -> None:
-        """End the thread; all arrivals are kept."""
+        """End the thread; what has arrived is kept."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()

@@ -14,9 +14,7 @@ from ptycho.config.solver_config import SolverConfig
 class LiveConfig:
     """The keys of ``conf/live.yaml``."""
 
-    watch: Text | None = key(
-        None, "source: an HDF5 file that is being written, a folder (ends with /), or zmq://host:port"
-    )
+    watch: Text | None = key(None, "HDF5 file being written, folder (ends with /), or zmq://host:port")
     output_dir: Text | None = key(None, "folder of the run; null: outputs/live/<name>")
     resume: Text | None = key(None, "folder of a live run that was stopped, to resume with its own keys")
     frames: Integer | None = key(None, "number of frames of the scan; null: as the source states", ge=3)
@@ -24,13 +22,9 @@ class LiveConfig:
     wait_s: Number = key(86400.0, "maximum waiting time for the first frame", gt=0, unit="s")
     first: Integer = key(50, "number of patterns from which the first image is reconstructed", ge=10)
     refresh_s: Number = key(4.0, "interval between two images", ge=0.5, unit="s")
-    finish_s: Number = key(
-        45.0, "time for the fit of all patterns together, after the last frame", ge=0, unit="s"
-    )
+    finish_s: Number = key(45.0, "time for the fit of all patterns, after the last frame", ge=0, unit="s")
     final: Flag = key(True, "continue with the run of scan_workflow.py, which assesses the result")
-    curve_keys: Text | None = key(
-        None, "file with the keys of CurveZMQ (public, secret, theirs), for a socket; null: none"
-    )
+    curve_keys: Text | None = key(None, "file of a socket's CurveZMQ keys (public, secret, theirs)")
     bind: Flag = key(True, "bind the socket and wait for a sender; false: connect to a sender that waits")
     largest_message_mb: Number = key(
         256.0, "largest message of a socket; larger ones are dropped", gt=0, le=4096, unit="MB"
@@ -38,9 +32,7 @@ class LiveConfig:
     seed: Integer = key(0, "seed of the run that follows", ge=0)
     data: DataConfig = key(lambda: DataConfig(file=("-",)), "metadata that the source does not state")
     probe: OwnProbe | AberratedProbe | Shape = key(OwnProbe(), "initial probe", discriminator="kind")
-    solver: SolverConfig = key(
-        SolverConfig(), "settings of the run that follows; positions: also of the live reconstruction"
-    )
+    solver: SolverConfig = key(SolverConfig(), "settings of the run that follows; positions: also live")
     xla: XlaConfig = key(XlaConfig(), "settings of XLA")
 
     def __post_init__(self) -> None:

@@ -47,10 +47,9 @@ class Part(NamedTuple):
 
 
 def choose(state: LiveState, most: int, sweep: bool = False) -> np.ndarray:
-    """Return the indices ``(n,)`` of at most so many patterns that are fitted together.
+    """Return the indices ``(n,)`` of at most so many patterns that are fitted together: new, and near ones.
 
-    New ones, the oldest first, and those nearest to them; in a ``sweep``, or where all were used, the pattern
-    that was fitted least often of those that were, and those nearest to it.
+    In a ``sweep``, or where all were used, the pattern that was fitted least often replaces new ones.
     """
     visits, new = state.patterns["visits"], state.waiting[:most]
     used = np.flatnonzero((visits > 0) & ~state.patterns["held_out"])
@@ -71,11 +70,9 @@ def steps_of(state: LiveState, budget: float) -> int:
 
 
 def improve(state: LiveState, budget: float, sweep: bool = False) -> LiveState:
-    """Return the state after one cycle.
+    """Return the state after one cycle of about ``budget`` pattern-steps: patterns times steps of the solver.
 
-    Args:
-        budget: about so many pattern-steps: patterns times steps of the solver.
-        sweep: of patterns that were used before, though there may be new ones.
+    ``sweep``: of patterns that were used before, though there may be new ones.
     """
     options = state.options
     if state.patterns["held_out"].all():
@@ -149,10 +146,7 @@ def held_out(state: LiveState, most: int | None = None) -> Part | None:
 
 
 def score(state: LiveState, refined: Refine = OBJECT_ALONE) -> float | None:
-    """Return the deviance per pixel of held-out patterns; None: there are too few.
-
-    ``refined``: of their positions, too, those are found where the others' are.
-    """
+    """Return the deviance per pixel of held-out patterns, their positions ``refined`` if need be; or None."""
     part = held_out(state, state.options.most_held_out)
     if part is None:
         return None
@@ -231,12 +225,9 @@ def fit_until(
 
 
 def final_positions(state: LiveState) -> np.ndarray:
-    """Return corrections of the positions ``(J, 2)`` in object pixels, those of held-out patterns included.
-
-    Zero where positions were not refined, or hardly moved: what is left then is noise.
-    """
+    """Return corrections of all positions ``(J, 2)`` in object pixels, those of held-out patterns, too."""
     moves = state.moves
-    if not moves.any() or is_still(state):
+    if not moves.any() or is_still(state):  # what is left then is noise
         return np.zeros_like(moves)
     if (part := held_out(state)) is not None:
         holdout = HoldOut(part.objective.likelihood)

@@ -19,6 +19,7 @@ from ptycho.command_line.training_jobs import Job, Run, execute
 from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.data import KeyMap
 from ptycho.config.mapping import programs_in, to_dataclass
+from ptycho.config.messages import one_line
 from ptycho.files.atomic import write_text
 from ptycho.files.lock import locked
 from ptycho.files.text import read_json, read_yaml
@@ -56,11 +57,7 @@ def name_source(words: list[str]) -> list[str]:
 
 
 def run(config: LiveConfig, stop: StopRequest, reconstruct: Run) -> list[str]:
-    """Watch a scan, and reconstruct it; what was made, a line each.
-
-    Raises:
-        ConfigError: one line with what is wrong.
-    """
+    """Watch a scan, and reconstruct it; return what was made, a line each."""
     config, folder = _begun(config)
     place = folder / PLACE
     if (folder / names.CONFIG).is_file():
@@ -93,7 +90,7 @@ def _begun(config: LiveConfig) -> tuple[LiveConfig, Path]:
     try:
         stored = read_yaml(path)
     except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or " ".join(str(error).split())
+        why = getattr(error, "strerror", None) or one_line(str(error))
         raise ConfigError(f"resume={folder}: holds no live run that can be read ({why})") from error
     if config != LiveConfig(resume=config.resume):
         raise ConfigError(f"resume={folder}: is resumed with its own keys; remove all others")
@@ -102,8 +99,7 @@ def _begun(config: LiveConfig) -> tuple[LiveConfig, Path]:
 
 def _watched(config: LiveConfig, folder: Path, place: Path) -> ScanRunConfig | None:
     """Watch until the scan has ended; return the configuration of the following run, None for no such run."""
-    store = Store(place)
-    largest = int(1e6 * config.largest_message_mb)
+    store, largest = Store(place), int(1e6 * config.largest_message_mb)
     source = open_source(str(config.watch), config.data, store.has, config.bind, config.curve_keys, largest)
     collector = Collector(source, store, CollectOptions(config.frames, config.timeout_s, config.wait_s))
     collector.start()

@@ -19,9 +19,8 @@ import h5py
 import hdf5plugin
 import numpy as np
 from annotated_types import Ge, Gt, Le, Lt, MinLen, Predicate
-from pydantic import BaseModel, BeforeValidator, FailFast, Strict, ValidationError
+from pydantic import BaseModel, BeforeValidator, FailFast, Field, Strict, TypeAdapter, ValidationError
 
-from ptycho.files.text import parse_json
 from ptycho.readers.hdf5_checks import read_packed, wrong_with_blocks
 from ptycho.readers.raw_scan import DOMAINS, UNITS
 from ptycho_live.arrivals import BY_TIME, Description, Frame, make_positions
@@ -49,6 +48,7 @@ class BadMessage(ValueError):
 class Start(BaseModel):
     """The first message: what is known of the scan."""
 
+    type: Literal["start"]
     unit: Annotated[str, Predicate(lambda value: value in UNITS)] | None = None  # of the positions
     frames: Annotated[Index, Gt(0)] | None = None  # how many
     shape: tuple[Side, Side] | None = None  # of a frame: rows, columns
@@ -62,13 +62,13 @@ class Start(BaseModel):
 
     def read(self, content: bytes) -> dict[str, Any]:
         """Return values of a :class:`Description` by their names."""
-        values = dict(self)
-        return {"expected": values.pop("frames")} | values
+        return self.model_dump(exclude={"type", "frames"}) | {"expected": self.frames}
 
 
 class Mask(BaseModel):
     """Other than zero where a pixel is bad."""
 
+    type: Literal["mask"]
     shape: tuple[Side, Side]
     dtype: Literal["uint8"]
 
@@ -79,6 +79,7 @@ class Mask(BaseModel):
 class Probe(BaseModel):
     """Modes ``(K, h, w)``."""
 
+    type: Literal["probe"]
     shape: tuple[Side, Side, Side]
     dtype: Literal["complex64"]
 
@@ -92,6 +93,7 @@ class Probe(BaseModel):
 class FrameHeader(BaseModel):
     """A frame."""
 
+    type: Literal["frame"]
     index: Index
     shape: tuple[Side, Side]
     dtype: FrameType
@@ -106,6 +108,7 @@ class FrameHeader(BaseModel):
 class Positions(BaseModel):
     """Lists of one length; ``time`` in place of ``index``."""
 
+    type: Literal["positions"]
     index: Annotated[list[Index], FailFast(), BeforeValidator(_listed)] = []
     time: Annotated[list[Real], FailFast(), BeforeValidator(_listed)] = []
     row: Annotated[list[Real], FailFast(), BeforeValidator(_listed), MinLen(1)]
@@ -122,41 +125,30 @@ class Positions(BaseModel):
 class End(BaseModel):
     """Nothing more will come."""
 
+    type: Literal["end"]
+
     def read(self, content: bytes) -> None:
         return None
 
 
 Header = Start | Mask | Probe | FrameHeader | Positions | End
-TYPES: dict[str, type[Header]] = {
-    "start": Start,
-    "mask": Mask,
-    "probe": Probe,
-    "frame": FrameHeader,
-    "positions": Positions,
-    "end": End,
-}
+HEADER: TypeAdapter[Header] = TypeAdapter(Annotated[Header, Field(discriminator="type")])
 
 
 def read(parts: list[bytes], longest: int = 2**22) -> Frame | np.ndarray | dict[str, Any] | None:
     """Return a frame, positions, values of a :class:`Description`, or at the end of the scan None.
 
-    Raises:
-        BadMessage: a part is missing, too much, or wrong.
+    BadMessage: a part is missing, too much, or wrong.
     """
     if len(parts) > 2 or len(parts[0]) > longest:
         raise BadMessage("more than two parts" if len(parts) > 2 else "header too long")
     try:
-        values = parse_json(parts[0])
-    except ValueError as error:
-        raise BadMessage("header is no JSON") from error
-    kind = values.get("type") if isinstance(values, dict) else None
-    if not isinstance(kind, str) or kind not in TYPES:
-        raise BadMessage("unknown type" if isinstance(kind, str) else "header without a type")
-    try:
-        return TYPES[kind].model_validate(values).read(parts[1] if len(parts) == 2 else b"")
+        header = HEADER.validate_json(parts[0])
     except ValidationError as error:
-        names = sorted({str(fault["loc"][0]) for fault in error.errors(include_input=False)})
-        raise BadMessage(f"{kind}: {', '.join(names)} cannot be") from error
+        places = [fault["loc"] for fault in error.errors(include_input=False)]  # type, field, …
+        names = ", ".join(sorted({str(place[1]) for place in places if len(place) > 1}))
+        raise BadMessage(f"{places[0][0]}: {names} cannot be" if names else "header: unknown type") from error
+    return header.read(b"".join(parts[1:]))
 
 
 def message(kind: str, content: np.ndarray | bytes | None = None, **header: Any) -> list[bytes]:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -26,10 +25,7 @@ PICTURE, NUMBERS, PAGE = "live.png", "live.json", "live.html"
 COLOURED = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
 GREY: Any = dict.fromkeys(COLOURED, "0.5")  # is read on white and on black
 OPEN = ("open", "The scan is still being measured: the image is preliminary, and was not assessed.")
-UNASSESSED = (
-    "open",
-    "The scan is complete. Its image was not assessed yet; the scan run that follows does so.",
-)
+UNASSESSED = ("open", "The scan is complete. Its image was not assessed yet; the run that follows does so.")
 NAMES = {  # of ``live.json`` → name on the page, unit
     "watch": ("source", ""),
     "seconds": ("time since the start", "s"),
@@ -65,18 +61,13 @@ def write_numbers(folder: Path, numbers: Mapping[str, Any], refresh_s: float) ->
 def write_page(
     folder: Path,
     numbers: Mapping[str, Any],
-    refresh_s: float | None,
-    verdict: tuple[str, str],
-    report: str = "",
+    refresh_s: float | None,  # after which the page loads itself again; None: never
+    verdict: tuple[str, str],  # its level (good, weak, bad, open), and its sentence
+    report: str = "",  # name of the report beside the page, if there is one
 ) -> None:
-    """Write ``live.html``, in which every text is escaped.
-
-    Args:
-        refresh_s: after which the page loads itself again; None: never.
-        verdict: its level (``good``, ``weak``, ``bad``, ``open``), and its sentence.
-        report: name of the report beside the page; empty: there is none.
-    """
-    page = _template().render(
+    """Write ``live.html``, in which every text is escaped."""
+    templates = Environment(loader=PackageLoader("ptycho_live"), autoescape=True, undefined=StrictUndefined)
+    page = templates.get_template("live.html.j2").render(
         title=f"{numbers.get('state', '')}: {Path(str(numbers.get('watch', ''))).name}",
         refresh_s=None if refresh_s is None else max(1, round(refresh_s)),
         verdict=verdict,
@@ -85,12 +76,6 @@ def write_page(
         rows=[row for name, value in numbers.items() if name != "state" and (row := _row(name, value))[1]],
     )
     write_text(folder / PAGE, page)
-
-
-@cache
-def _template() -> Template:
-    loader = PackageLoader("ptycho_live")
-    return Environment(loader=loader, autoescape=True, undefined=StrictUndefined).get_template("live.html.j2")
 
 
 def _row(name: str, value: Any) -> tuple[str, str, str]:
@@ -111,18 +96,12 @@ def _row(name: str, value: Any) -> tuple[str, str, str]:
 def write_picture(
     folder: Path,
     state: LiveState,
-    course: list[tuple[float, float]],
+    course: list[tuple[float, float]],  # seconds, and the deviance per pixel of the held-out patterns
     title: str,
-    side: int = 700,
-    share: float = 0.1,
+    side: int = 700,  # of the pictures of the object in pixels, at most
+    share: float = 0.1,  # of the strongest illumination, above which the object is shown, as in the report
 ) -> None:
-    """Write ``live.png``, clear around amplitude and phase, the strongest mode, and the course of the misfit.
-
-    Args:
-        course: seconds, and the deviance per pixel of the held-out patterns.
-        side: of the pictures of the object in pixels, at most.
-        share: of the strongest illumination, above which the object is shown, as in the report.
-    """
+    """Write ``live.png``, clear around amplitude and phase, the strongest mode, and the misfit over time."""
     illumination, pixel_m = state.illumination, state.pixel_m
     covered, bright = illumination > 0, illumination > share * illumination.max()
     picture = Picture.of(state.filled(), covered, bright, state.estimate.modes[0], side)
@@ -130,17 +109,16 @@ def write_picture(
     places = figure.subplot_mosaic(
         [["amplitude", "phase", "probe"], ["amplitude", "phase", "course"]], width_ratios=[2.2, 2.2, 1.1]
     )
-    for name, channel in zip(("amplitude", "phase"), picture.channels, strict=True):
+    titles = {"amplitude": "amplitude", "phase": "phase, its plane removed"}
+    for (name, title), channel in zip(titles.items(), picture.channels, strict=True):
         show_channel(figure, places[name], channel, pixel_m, picture.pixels)
-        places[name].set_title(name)
+        places[name].set_title(title)
     show_probe(places["probe"], picture.probe, pixel_m)
-    places["phase"].set_title("phase, its plane removed")
     places["probe"].set_title("probe")
     _course(places["course"], course)
     figure.suptitle(title, fontsize=11)
-    write_atomically(
-        folder / PICTURE, lambda file: figure.savefig(file, format="png", dpi=90, transparent=True)
-    )
+    settings: Any = {"format": "png", "dpi": 90, "transparent": True}
+    write_atomically(folder / PICTURE, lambda file: figure.savefig(file, **settings))
 
 
 def _course(axes: Axes, course: list[tuple[float, float]], ratio: float = 3) -> None:

@@ -51,20 +51,14 @@ class ReplayConfig:
     n: Integer | None = key(None, "maximum number of frames; null: all", ge=3)
     burst_s: Number = key(0.1, "interval whose frames are written together", ge=0, le=60, unit="s")
     lag_s: Number = key(0.2, "delay from a frame to its position", ge=0, le=3600, unit="s")
-    faults: Each[Fault] = key(
-        (), "simulated faults: repeated, lost or bad frames, late or disordered positions, garbage"
-    )
+    faults: Each[Fault] = key((), "faults: repeated, lost, bad frames; late, disordered positions; garbage")
     fault_share: Share = key(0.02, "fraction of the frames with each fault")
     seed: Integer = key(0, "seed of the faults", ge=0)
     probe: Flag = key(True, "send the probe of the file, too (HDF5, socket)")
     compressed: Flag = key(False, "compress frames by bitshuffle and LZ4 (HDF5, socket)")
-    complete: Flag = key(
-        True, "mark the scan as complete at the end; false: end like a detector that was killed"
-    )
+    complete: Flag = key(True, "mark the scan as complete in the end; false: end like a killed detector")
     overwrite: Flag = key(False, "replace an existing file")
-    curve_keys: Text | None = key(
-        None, "file with the keys of CurveZMQ (public, secret, theirs), for a socket; null: none"
-    )
+    curve_keys: Text | None = key(None, "file of a socket's CurveZMQ keys (public, secret, theirs)")
     data: DataConfig = key(..., "scan that is replayed")
 
     def __post_init__(self) -> None:
@@ -77,7 +71,7 @@ def main(help_text: str | None) -> NoReturn:
 
 
 def replay(config: ReplayConfig) -> list[str]:
-    """Play a scan; what was played, a line each."""
+    """Play a scan; return what was played, a line each."""
     raw = open_raw(config.data)
     count = min(config.n or len(raw.positions), len(raw.positions))
     events = schedule(count, config.rate, config.lag_s, config.faults, config.fault_share, config.seed)
@@ -93,14 +87,12 @@ def replay(config: ReplayConfig) -> list[str]:
     seconds = time.perf_counter() - began
     writer.close(config.complete)
     frames = sum(event.kind == "frame" for event in events)
-    return [
-        f"{config.to}: {frames} frames in {seconds:.1f} s, {frames / max(seconds, 1e-9):.0f} a second; "
-        f"at most {latest:.2f} s behind"
-    ]
+    speed = f"{frames} frames in {seconds:.1f} s, {frames / max(seconds, 1e-9):.0f} a second"
+    return [f"{config.to}: {speed}; at most {latest:.2f} s behind"]
 
 
 def open_writer(config: ReplayConfig, raw: RawScan) -> Hdf5Writer | FolderWriter | SocketWriter:
-    """Where the scan is played into; ConfigError: it cannot be."""
+    """Return what the scan is played into; ConfigError: nothing can be."""
     to = str(config.to)
     if to.startswith(SOCKET):
         return SocketWriter(to, raw, config.compressed, config.curve_keys)
@@ -126,13 +118,7 @@ class Event(NamedTuple):
 
 
 def as_played(raw: RawScan, probe: bool, count: int) -> RawScan:
-    """Return the first ``count`` frames of a scan, its positions in metres, or in pixels.
-
-    ``probe``: whether the probe that the file knows is sent.
-
-    Raises:
-        ConfigError: what its numbers are is not known.
-    """
+    """Return the first ``count`` frames of a scan, in metres or pixels, with its ``probe`` or without."""
     check(raw.domain is not None, "data.domain", "null", "counts, intensity or amplitude; it is not detected")
     factor = UNITS[raw.unit]
     if factor is not None:
@@ -143,10 +129,7 @@ def as_played(raw: RawScan, probe: bool, count: int) -> RawScan:
 
 
 def read_frame(raw: RawScan, number: int, kind: str = "frame") -> np.ndarray:
-    """Return a frame ``(H, W)`` as a detector would write it: photons, where amplitudes are stored.
-
-    ``kind``: of an event, by which something is wrong with it.
-    """
+    """Return a frame ``(H, W)`` as a detector would write it, or wrong by the ``kind`` of an event."""
     data = raw.patterns.read(np.array([number]))[0]
     if raw.domain == "amplitude":
         data = np.square(data)
@@ -158,25 +141,16 @@ def read_frame(raw: RawScan, number: int, kind: str = "frame") -> np.ndarray:
 
 
 def schedule(
-    count: int,
-    rate: float,
-    lag_s: float,
+    count: int,  # frames
+    rate: float,  # of them in a second
+    lag_s: float,  # from a frame to its position
     faults: Sequence[str],
-    share: float,
+    share: float,  # of the frames that have each of the faults
     seed: int,
-    late_s: float = 3.0,
-    out_of_step: int = 6,
+    late_s: float = 3.0,  # added where a position comes late
+    out_of_step: int = 6,  # positions among which their order changes
 ) -> list[Event]:
-    """Return what is played, in the order of the moments.
-
-    Args:
-        count: how many frames.
-        rate: frames in a second.
-        lag_s, late_s: from a frame to its position; and what is added where that comes late.
-        faults: some of :data:`Fault`.
-        share: of the frames that have a fault, for each.
-        out_of_step: positions among which their order changes.
-    """
+    """Return the events of a scan, in the order of the moments."""
     rng, moments = np.random.default_rng(seed), np.arange(count) / rate
     drawn = {fault: rng.random(count) < share for fault in get_args(Fault)}  # each has a stream of its own
     chosen = {fault: some & (fault in faults) for fault, some in drawn.items()}
@@ -194,8 +168,7 @@ def schedule(
 class Hdf5Writer:
     """CXI file whose frames and positions grow, written by SWMR; what has not come is NaN.
 
-    Raises:
-        ConfigError: positions are in pixels, which the format does not know.
+    ConfigError: positions are in pixels, which the format does not know.
     """
 
     def __init__(self, path: Path, raw: RawScan, compressed: bool) -> None:
@@ -209,14 +182,14 @@ class Hdf5Writer:
         for name, value in _cxi(raw).items():
             file[name] = value
 
-        def growing(name: str, link: str, shape: tuple[int, ...], rows: int, **kinds: Any) -> h5py.Dataset:
+        def growing(names: Sequence[str], shape: tuple[int, ...], rows: int, **kinds: Any) -> h5py.Dataset:
             size = {"shape": (0, *shape), "maxshape": (None, *shape), "chunks": (rows, *shape)}
-            file[link] = h5py.SoftLink(f"/{name}")
-            return file.create_dataset(name, **size, **kinds)
+            file[names[0]] = h5py.SoftLink(f"/{names[1]}")
+            return file.create_dataset(names[1], **size, **kinds)
 
         filters: dict[str, Any] = dict(hdf5plugin.Bitshuffle(cname="lz4")) if compressed else {}
-        self._frames = growing(PATTERNS[1], PATTERNS[0], first.shape, 1, dtype=first.dtype, **filters)
-        self._places = growing(TRANSLATIONS[1], TRANSLATIONS[0], (3,), 1024, dtype=float, fillvalue=np.nan)
+        self._frames = growing(PATTERNS, first.shape, 1, dtype=first.dtype, **filters)
+        self._places = growing(TRANSLATIONS, (3,), 1024, dtype=float, fillvalue=np.nan)
         self._places.attrs["units"] = "m"
         file.swmr_mode = True
 
@@ -278,7 +251,6 @@ class FolderWriter:
                 tifffile.imwrite(self._folder / name, read_frame(self._raw, number, kind))
 
     def close(self, complete: bool) -> None:
-        """End the writing; ``complete``: say that the scan has ended."""
         self._table.close()
         if complete:
             (self._folder / FINISHED).touch()
@@ -287,8 +259,7 @@ class FolderWriter:
 class SocketWriter:
     """Socket that sends messages to a receiver that waits at an address; it tries for half a minute.
 
-    Raises:
-        ConfigError: the address cannot be used.
+    ConfigError: the address cannot be used.
     """
 
     def __init__(self, address: str, raw: RawScan, compressed: bool, keys: str | None) -> None:
@@ -321,7 +292,6 @@ class SocketWriter:
             self._send(messages.positions_message(places))
 
     def close(self, complete: bool) -> None:
-        """End the writing; ``complete``: say that the scan has ended."""
         with contextlib.suppress(ConfigError):
             if complete:
                 self._send(messages.message("end"))

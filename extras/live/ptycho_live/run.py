@@ -30,37 +30,24 @@ RESULT = "live.npz"
 
 
 class LiveRun:
-    """A live reconstruction and its present estimate.
-
-    Args:
-        collector, store: the thread that receives the scan, and the file where it is kept.
-        config: of the run that will follow; its section ``data`` has the values that the source lacks.
-        options: limits of the live reconstruction.
-        folder: where picture, numbers and page are written.
-        watched: the path or address that is watched, as text for the page.
-
-    Attributes:
-        state: the estimate; None: too few patterns so far.
-        problem: why it could not begin.
-        course: seconds since the start, and the deviance of the held-out patterns.
-        speed: pattern-steps per second.
-    """
+    """A live reconstruction and its present estimate."""
 
     def __init__(
         self,
         collector: Collector,
         store: Store,
-        config: ScanRunConfig,
+        config: ScanRunConfig,  # of the run that will follow; its section data has what the source lacks
         options: LiveOptions,
-        folder: Path,
-        watched: str,
+        folder: Path,  # of picture, numbers and page
+        watched: str,  # the path or address that is watched, as text for the page
     ) -> None:
         self._collector, self._store, self._config, self._options = collector, store, config, options
         self._folder, self._watched = folder, watched
-        self.state: LiveState | None = None
-        self.problem: str | None = None
-        self.course: list[tuple[float, float]] = []
-        self.speed, self._tried, self._last_picture = 0.0, 0, -np.inf
+        self.state: LiveState | None = None  # too few patterns so far
+        self.problem: str | None = None  # why it could not begin
+        self.course: list[tuple[float, float]] = []  # seconds, and the deviance of the held-out patterns
+        self.speed = 0.0  # pattern-steps per second
+        self._tried, self._last_picture = 0, -np.inf
         self._started = time.monotonic()
         # of cycles with new patterns: moment, patterns used by then, longest time from arrival to a fit
         self._cycles: deque[tuple[float, int, float]] = deque(maxlen=1000)
@@ -70,8 +57,7 @@ class LiveRun:
     def watch(self) -> None:
         """Reconstruct what is collected, until nothing more will come and all of it was fitted.
 
-        Raises:
-            ConfigError: the source can never be read, or the scan has too few patterns.
+        ConfigError: the source can never be read, or the scan has too few patterns.
         """
         collector = self._collector
         while True:

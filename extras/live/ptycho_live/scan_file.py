@@ -31,10 +31,7 @@ UNWRITTEN = -2  # index of a row that was never written
 
 
 def create(path: Path, frames: np.ndarray | None = None, received: np.ndarray | None = None) -> None:
-    """Write a file without frames, with room for such as ``frames (0, H, W)``; None: their shape is unknown.
-
-    ``received (m,)``: positions that came before the first frame.
-    """
+    """Write a file with room for frames like ``(0, H, W)``, and positions ``(m,)`` that came before them."""
     new = path.with_suffix(".new")
     with h5py.File(new, "w", libver="latest") as file:
         for name, kind in (("frames", FRAME), ("received", POSITION)):
@@ -54,11 +51,7 @@ def create(path: Path, frames: np.ndarray | None = None, received: np.ndarray | 
 
 
 def open_to_append(path: Path, checked: int = 256) -> h5py.File:
-    """Open a file in single-writer mode, without what a killed program has not written whole.
-
-    Args:
-        checked: frames at the end that are read.
-    """
+    """Open a file to write on, without what a killed program left incomplete in ``checked`` frames."""
     if mark_of(path) == WRITING:
         _mark_closed(path)
     file = h5py.File(path, "r+", libver="latest", locking=False)  # a reader's lock would stop SWMR

@@ -68,30 +68,17 @@ class LiveOptions:
 
 @dataclass(frozen=True, eq=False)
 class LiveState:
-    """Estimate of the object and of the patterns so far, and what the first patterns have determined.
+    """Estimate of the object and of the patterns so far, and what the first patterns have determined."""
 
-    Attributes:
-        estimate: the object ``(H, W)``, the modes, and positions ``(J, 2)`` on the object.
-        origin: (row, col) of the object's first sample in object pixels of the source's origin.
-        illumination: ``Σ_j Σ_m |P_m|²`` of the patterns that were fitted, ``(H, W)`` float32.
-        patterns: ``(J,)`` of :data:`PATTERN`.
-        scan: how the first patterns were interpreted.
-        matrix: ``(2, 2)``, from positions as the source has them to object pixels.
-        objective: of the first patterns, whose units, noise, normalisation and support of the probe are kept.
-        refined: the parameters that are refined besides the object.
-        frames: rows of a store ``(n,)`` → frames ``(n, H, W)``.
-        options: limits of the live reconstruction.
-    """
-
-    estimate: Estimate
-    origin: np.ndarray
-    illumination: np.ndarray
-    patterns: np.ndarray
-    scan: ScanGeometry
-    matrix: np.ndarray
-    objective: Objective
-    refined: Refine
-    frames: Callable[[np.ndarray], np.ndarray]
+    estimate: Estimate  # object (H, W), modes, and positions (J, 2) on the object
+    origin: np.ndarray  # (row, col) of the object's first sample in object pixels of the source's origin
+    illumination: np.ndarray  # Σ_j Σ_m |P_m|² of the patterns that were fitted, (H, W) float32
+    patterns: np.ndarray  # (J,) of PATTERN
+    scan: ScanGeometry  # how the first patterns were interpreted
+    matrix: np.ndarray  # (2, 2), from positions as the source has them to object pixels
+    objective: Objective  # of the first patterns, whose units, noise, normalisation and support are kept
+    refined: Refine  # parameters that are refined besides the object
+    frames: Callable[[np.ndarray], np.ndarray]  # of rows (n,) of a store: (n, H, W)
     options: LiveOptions
 
     @property
@@ -173,25 +160,15 @@ class LiveState:
 
 
 def begin(
-    raw: RawScan,
-    config: ScanRunConfig,
-    scratch: Path,
+    raw: RawScan,  # the scan so far; its file is closed in the end
+    config: ScanRunConfig,  # its section data says which frames of the file have a position
+    scratch: Path,  # a folder for patterns in a nameless file
     frames: Callable[[np.ndarray], np.ndarray],
     options: LiveOptions,
 ) -> LiveState:
-    """Interpret the first patterns of a scan, and estimate the probe where none is known.
+    """Interpret the first patterns, and estimate the probe where none is known; the state of no patterns.
 
-    Args:
-        raw: the scan so far; its file is closed in the end.
-        config: of the run; its section ``data`` says which frames of the file have a position.
-        scratch: a folder for patterns in a nameless file.
-        frames, options: see :class:`LiveState`.
-
-    Returns:
-        The state of no patterns.
-
-    Raises:
-        ConfigError: a value cannot be determined; the message names the key to set.
+    ConfigError: a value cannot be determined; the message names the key to set.
     """
     with contextlib.closing(raw.patterns):
         scan = interpret(raw, config.data)
@@ -228,13 +205,9 @@ def _matrix(scan: ScanGeometry, config: DataConfig) -> np.ndarray:
 
 
 def extend(state: LiveState, rows: np.ndarray, indices: np.ndarray, positions: np.ndarray) -> LiveState:
-    """Return the state with patterns of more rows of the store.
+    """Return the state with more rows ``(n,)`` of the store, of frames ``indices (n,)``, in object pixels.
 
     Those that lie farther than a window from all others are left out: the object would grow for nothing.
-
-    Args:
-        rows, indices: ``(n,)``, of frames that are unknown so far.
-        positions: ``(n, 2)`` in object pixels.
     """
     holdout = state.options.holdout
     new = _connected(positions, state.patterns["nominal"], state.N)

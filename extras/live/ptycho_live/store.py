@@ -27,25 +27,20 @@ NAME = "scan.h5"
 class Store:
     """The file of a scan (:mod:`~ptycho_live.scan_file`); one thread writes, others may read meanwhile.
 
-    Args:
-        slack: bytes that are reserved beside the rows, for what HDF5 keeps of them.
-
-    Attributes:
-        table: the frames with their positions; the same value until something arrives.
-        description: what the source has said of the scan, and why it has ended.
-
-    Raises:
-        ConfigError: the existing file cannot be continued.
+    ``slack``: bytes that are reserved beside the rows, for what HDF5 keeps of them. ConfigError: the existing
+    file cannot be continued.
     """
 
     def __init__(self, folder: Path, slack: int = 2**20) -> None:
         self.folder, self.path, self._slack = folder, folder / NAME, slack
         folder.mkdir(parents=True, exist_ok=True)
-        self._synced, self._syncing, self.description = 0.0, threading.Thread(), UNDESCRIBED
+        self._synced, self._syncing = 0.0, threading.Thread()
+        self.description = UNDESCRIBED  # what the source has said of the scan, and why it has ended
         if not self.path.is_file():
             scan_file.create(self.path)
         try:
-            self._open()
+            self._file = scan_file.open_to_append(self.path)
+            # the same value until something arrives
             self.table = ScanTable().extended(self._file["frames"][:], self._file["received"][:])
             if len(self._file["description"]):
                 self.description = _description(self._file["description"][:].tobytes())
@@ -85,8 +80,7 @@ class Store:
     ) -> Counter[str]:
         """Keep frames, positions and the source's description; return the faults and their numbers.
 
-        Raises:
-            OSError: the disk is full, or gone; the same call may be repeated.
+        OSError: the disk is full, or gone; the same call may be repeated.
         """
         self._reserve(sum(frame.data.nbytes for frame in frames) + positions.nbytes)
         if description not in (UNDESCRIBED, self.description):
@@ -99,8 +93,8 @@ class Store:
                 new[frame.number] = frame
         rows = np.array([(frame.number, frame.time) for frame in new.values()], FRAME)
         if new:  # the numbers first: a row of the table stands for a frame that is whole
-            data = np.stack([frame.data for frame in new.values()]).astype(self._dtype, copy=False)
-            scan_file.append(self._file["patterns"], data, self.counts[0])
+            data, patterns = np.stack([frame.data for frame in new.values()]), self._file["patterns"]
+            scan_file.append(patterns, data.astype(patterns.dtype, copy=False), self.counts[0])
             scan_file.append(self._file["frames"], rows, self.counts[0])
         places = self._new_positions(positions, faults)
         if len(places):
@@ -119,18 +113,14 @@ class Store:
         _sync(self.path)
 
     def as_scan(
-        self, config: DataConfig, moves: np.ndarray | float = 0.0, probe: np.ndarray | None = None
+        self,
+        config: DataConfig,  # of the live run, without what its source has settled
+        moves: np.ndarray | float = 0.0,  # (J, 2), of the positions of the frames that have one
+        probe: np.ndarray | None = None,  # modes (K, N, N) on the object's pixels; None: the source's
     ) -> DataConfig:
         """Make the file a scan like any other; return the section ``data`` that it is read with.
 
-        Args:
-            config: the section ``data`` of the live run, without what its source has settled.
-            moves: ``(J, 2)``, of the positions of the frames that have one, in their unit.
-            probe: modes ``(K, N, N)`` on the object's pixels; None: that of the source, if it has one.
-
-        Raises:
-            ConfigError: the unit of the positions is not known.
-            OSError: the disk is full, or gone.
+        ConfigError: the unit of the positions is not known. OSError: the disk is full, or gone.
         """
         table, said, stated = self.table, self.description, config.stated_quantities()
         unit, zero = config.unit or said.unit, config.zero_frequency or said.zero_frequency
@@ -165,18 +155,12 @@ class Store:
         options = ReadOptions(keys=section.keys.stated(), unit=section.unit, stated=stated, growing=True)
         return replace(open_scan(self.path, options), probe_pixel_m=self.description.probe_pixel_m)
 
-    def _open(self) -> None:
-        self._file = scan_file.open_to_append(self.path)
-        patterns = self._file.get("patterns")
-        self._shape: tuple[int, int] | None = None if patterns is None else patterns.shape[1:]
-        self._dtype = np.dtype(np.uint8) if patterns is None else patterns.dtype
-
     def _begin(self, shape: tuple[int, int], dtype: np.dtype) -> None:
         """Have a file with room for frames; only positions were in it before."""
         self._file.close()
         frames = np.zeros((0, *shape), dtype.newbyteorder("<"))
         scan_file.create(self.path, frames, self.table.received)
-        self._open()
+        self._file = scan_file.open_to_append(self.path)
         self._describe(self.description)
 
     def _describe(self, description: Description) -> None:
@@ -190,13 +174,13 @@ class Store:
         data, said = frame.data, self.description
         if frame.number < 0 or data.dtype.kind not in "fiu" or data.ndim != 2:
             return "wrong shape" if data.ndim != 2 else "wrong dtype"
-        if self._shape is None:
+        if "patterns" not in self._file:
             self._begin(said.shape or data.shape, np.dtype(said.dtype or data.dtype))
         if self.has(frame.number):
             return "repeated"
-        if data.shape != self._shape:
+        if data.shape != self._file["patterns"].shape[1:]:
             return "wrong shape"
-        return None if np.can_cast(data.dtype, self._dtype) else "wrong dtype"
+        return None if np.can_cast(data.dtype, self._file["patterns"].dtype) else "wrong dtype"
 
     def _new_positions(self, positions: np.ndarray, faults: Counter[str]) -> np.ndarray:
         """Those that are finite and of no index that was there before."""

@@ -6,12 +6,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from helpers.scans import Frames
+from helpers.scans import raw_scan
 
 from ptycho.config import ScanRunConfig, ZonePlateProbe
 from ptycho.config.data import DataConfig
 from ptycho.evaluation.metrics import align
-from ptycho.readers.raw_scan import RawScan
 from ptycho.reconstruction.estimate import Refine
 from ptycho.scan.dataset import MARGIN
 from ptycho.scan.probe import make_probe
@@ -32,15 +31,7 @@ def scan(tmp_path_factory):
     counts = np.concatenate(list(made.counts(np.random.default_rng(0))))
     order = np.argsort(made.positions[:, 0], kind="stable")
     counts, positions = counts[order], made.positions[order]
-    raw = RawScan(
-        "live",
-        Frames(counts[:FIRST]),
-        "counts",
-        "centre",
-        positions[:FIRST],
-        "px",
-        probe=made.photon_probe.reshape(1, N, N),
-    )
+    raw = raw_scan(counts[:FIRST], positions[:FIRST], probe=made.photon_probe.reshape(1, N, N))
     config = ScanRunConfig(data=DataConfig(file=("-",)))
     context = begin(raw, config, tmp_path_factory.mktemp("scratch"), lambda rows: counts[rows], OPTIONS)
     return counts, positions, made.object, replace(context, refined=Refine(probe=True))

@@ -1,8 +1,6 @@
 """The programs live.py and replay.py: settings that they refuse, and a folder watched to its end."""
 
 import json
-import runpy
-import sys
 
 import numpy as np
 import pytest
@@ -10,26 +8,13 @@ from helpers.cli import ROOT
 
 from ptycho.config import ConfigError, ZonePlateProbe
 from ptycho.config.data import DataConfig
-from ptycho.exports.cxi import write as write_cxi
-from ptycho.exports.exported_scan import ExportedScan
-from ptycho.scan.probe import make_probe
-from ptycho.simulation.measured_like import ScanSettings, simulate_measured_like
 from ptycho.training.interrupt import StopRequest
 from ptycho_live.config import LiveConfig
 from ptycho_live.live_command import run
 from ptycho_live.replay_command import ReplayConfig, replay
+from workflows.convert.simulate_scan import SimulateConfig, simulate_scan
 
-N, COUNT = 32, 60
-
-
-def call(script, *words):
-    arguments, sys.argv = sys.argv, [str(ROOT / "scripts" / script), *map(str, words)]
-    try:
-        runpy.run_path(sys.argv[0], run_name="__main__")
-    except SystemExit as stop:
-        return stop.code
-    finally:
-        sys.argv = arguments
+COUNT = 60
 
 
 @pytest.mark.parametrize(
@@ -45,40 +30,19 @@ def call(script, *words):
         (["resume=nowhere"], "resume=nowhere: holds no live run"),
     ],
 )
-def test_what_live_refuses_at_once(tmp_path, monkeypatch, capfd, words, message):
-    monkeypatch.chdir(tmp_path)
-    assert call("live.py", *words) == 2
-    error = capfd.readouterr().err
-    assert message in error and len(error.strip().splitlines()) == 1
+def test_what_live_refuses_at_once(in_process, words, message):
+    code, _, error = in_process(ROOT / "scripts/live.py", *words)
+    assert code == 2 and message in error and len(error.strip().splitlines()) == 1
 
 
 def test_a_folder_that_was_played_is_watched_to_its_end_and_never_overwritten(tmp_path):
-    settings = ScanSettings(N=N, n_positions=COUNT, nphotons=1e6, seed=2, path="jittered")
-    made = simulate_measured_like(settings, make_probe(ZonePlateProbe(), N))
-    counts = np.concatenate(list(made.counts(np.random.default_rng(0))))
-    lengths = {"energy_eV": 8000.0, "distance_m": 0.3, "detector_pixel_m": (75e-6, 75e-6)}
-    scan = ExportedScan(
-        made.positions,
-        made.photon_probe.reshape(1, N, N),
-        [counts],
-        counts.dtype,
-        "counts",
-        pixel_m=(2e-8, 2e-8),
-        **lengths,
-    )
-    write_cxi(tmp_path / "scan.cxi", scan)
-    frames, out = f"{tmp_path}/frames/", tmp_path / "out"
-    source = DataConfig(file=(str(tmp_path / "scan.cxi"),))
+    scan, frames, out = str(tmp_path / "scan.cxi"), f"{tmp_path}/frames/", tmp_path / "out"
+    simulate_scan(SimulateConfig(output=scan, N=32, n_positions=COUNT, nphotons=1e6, path="jittered"))
+    source = DataConfig(file=(scan,))
     replay(ReplayConfig(to=frames, rate=1e4, data=source, faults=("gaps",), fault_share=0.1, lag_s=0.0))
-    data = DataConfig(file=(frames,), energy_eV=8000.0, distance_m=0.3, detector_pixel_m=75e-6)
-    keys = {
-        "watch": frames,
-        "output_dir": str(out),
-        "first": 20,
-        "finish_s": 0.0,
-        "final": False,
-        "probe": ZonePlateProbe(),
-    }
+    data = DataConfig(file=(frames,), energy_eV=8000.0, distance_m=0.31, detector_pixel_m=75e-6)
+    keys = {"watch": frames, "output_dir": str(out), "first": 20, "finish_s": 0.0, "final": False}
+    keys["probe"] = ZonePlateProbe()
     with StopRequest() as stop:
         lines = run(LiveConfig(**keys, data=data), stop, None)
         numbers = json.loads((out / "live.json").read_text())

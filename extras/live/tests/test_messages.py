@@ -103,9 +103,8 @@ def test_blocks_that_claim_more_than_there_is_are_never_unpacked():
         packed[:12] + (2**32 - 1).to_bytes(4, "big") + packed[16:],
     ]
     description = "\n".join(lie.hex() for lie in lies)
-    done = subprocess.run(
-        [sys.executable, "-c", code], input=description, capture_output=True, text=True, cwd=ROOT
-    )
+    words = [sys.executable, "-c", code]
+    done = subprocess.run(words, input=description, capture_output=True, text=True, cwd=ROOT)
     assert (done.returncode, done.stdout.split()) == (0, ["refused"] * len(lies)), done.stderr
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ptycho.config import ConfigError
-from ptycho.config.data import DataConfig
+from ptycho.config.data import DataConfig, KeyMap
 from ptycho.readers.table import open_raw
 from ptycho_live.replay_command import Fault, ReplayConfig, replay, schedule
 
@@ -45,22 +45,13 @@ def scan(tmp_path):
     xy = np.random.default_rng(1).normal(size=(9, 2)).cumsum(axis=0)
     with h5py.File(path, "w") as file:
         file["data"], file["rc"] = COUNTS, xy
-    keys = {"patterns": "data", "positions": "rc"}
-    return xy, {
-        "file": (str(path),),
-        "keys": keys,
-        "unit": "um",
-        "energy_eV": 8000,
-        "distance_m": 0.3,
-        "detector_pixel_m": 55e-6,
-    }
+    lengths = {"energy_eV": 8000, "distance_m": 0.3, "detector_pixel_m": 55e-6}
+    keys = KeyMap(patterns="data", positions="rc")
+    return xy, DataConfig(file=(str(path),), keys=keys, unit="um", **lengths)
 
 
 def config(scan, to, **changes):
-    from ptycho.config.data import KeyMap
-
-    data = DataConfig(**(scan[1] | {"keys": KeyMap(**scan[1]["keys"])}))
-    return ReplayConfig(to=str(to), rate=1000.0, lag_s=0.0, data=data, **changes)
+    return ReplayConfig(to=str(to), rate=1000.0, lag_s=0.0, data=scan[1], **changes)
 
 
 @pytest.mark.parametrize("compressed", [False, True])

@@ -7,39 +7,26 @@ from pathlib import Path
 from ptycho.config import ConfigError
 from ptycho.config.data import DataConfig
 from ptycho_live.arrivals import Has, Source
+from ptycho_live.sources.growing_folder import GrowingFolder
+from ptycho_live.sources.growing_hdf5 import GrowingHdf5
+from ptycho_live.sources.socket import SocketSource
 
 SOCKET = "zmq://"
 
 
 def open_source(
     watch: str,
-    config: DataConfig,
+    config: DataConfig,  # values that the source lacks
     has: Has,
-    bind: bool = True,
+    bind: bool = True,  # this and the rest: of a SocketSource
     keys: str | None = None,
     largest: int = 2**28,
 ) -> Source:
-    """Return the source that ``watch`` names, which need not be there yet.
-
-    Args:
-        config: the section ``data``: values that the source lacks.
-        has: whether the frame of an index is kept already.
-        bind, keys, largest: of a socket; see :class:`~ptycho_live.sources.socket.SocketSource`.
-
-    Raises:
-        ConfigError: it can be none.
-    """
+    """Return the source that ``watch`` names, which need not be there yet; ConfigError: it can be none."""
     if watch.startswith(SOCKET):
-        from ptycho_live.sources.socket import SocketSource
-
         return SocketSource(watch, bind, keys, largest)
     if "://" in watch:
         raise ConfigError(f"watch={watch}: must be a file, a folder, or {SOCKET}host:port")
     path = Path(watch)
-    if path.is_dir() or watch.endswith("/"):
-        from ptycho_live.sources.growing_folder import GrowingFolder
-
-        return GrowingFolder(path, config, has)
-    from ptycho_live.sources.growing_hdf5 import GrowingHdf5
-
-    return GrowingHdf5(path, config, has)
+    folder = path.is_dir() or watch.endswith("/")
+    return GrowingFolder(path, config, has) if folder else GrowingHdf5(path, config, has)

@@ -29,13 +29,9 @@ HEADER = re.compile(r"\s*(?!nan|inf)([#%]|['\"]?[^\W\d])", re.IGNORECASE)
 
 
 class GrowingFolder(Source):
-    """Source that reads a folder while TIFF files are added to it; see the module's text.
+    """Source that reads a folder while files are added to it, ``at_once`` bytes in a call.
 
-    Args:
-        config: the section ``data``: the table of positions, and what it lacks.
-        has: whether the frame of an index is kept already.
-        patience_s: time in s after which an incomplete file that does not change is given up.
-        at_once: bytes that are read in one call.
+    An incomplete file that does not change for ``patience_s`` is given up.
     """
 
     def __init__(

@@ -32,13 +32,9 @@ DAMAGE = (OSError, RuntimeError, KeyError, ValueError)  # of a file that is bein
 
 
 class GrowingHdf5(Source):
-    """Source that reads an HDF5 file while it is written; see the module's text.
+    """Source that reads an HDF5 file while it is written.
 
-    Args:
-        config: the section ``data``: what the file lacks.
-        has: whether the frame of an index is kept already.
-        pause_s: time in s between two reads of the positions.
-        at_once: bytes of frames that are read in one call.
+    A call reads ``at_once`` bytes of frames, and the positions where ``pause_s`` have passed since the last.
     """
 
     def __init__(

@@ -27,30 +27,17 @@ ADDRESS = re.compile(r"zmq://([^/:\s]+|\[[0-9a-fA-F:]+\]):(\d{1,5})/?")
 
 
 class SocketSource(Source):
-    """Source that receives messages from a socket; see the module's text.
-
-    Args:
-        bind: wait for the sender; otherwise connect to it.
-        keys: file with the keys of CurveZMQ; None: messages are not encrypted.
-        largest: bytes of the largest message that is accepted.
-        look_s: longest time of one call in s; a quarter of it if nothing arrives.
-        at_once: bytes that are taken in one call.
-        waiting: messages that ZeroMQ buffers, which are lost if the process is killed; the sender waits
-            while the buffer is full.
-
-    Raises:
-        ConfigError: the address cannot be used.
-    """
+    """Source that receives messages from a socket; ConfigError: the address cannot be used."""
 
     def __init__(
         self,
         watch: str,
-        bind: bool,
-        keys: str | None,
-        largest: int,
-        look_s: float = 0.2,
-        at_once: int = 2**26,
-        waiting: int = 20,
+        bind: bool,  # wait for the sender; otherwise connect to it
+        keys: str | None,  # file with the keys of CurveZMQ; None: messages are not encrypted
+        largest: int,  # bytes of the largest message that is accepted
+        look_s: float = 0.2,  # longest time of one call; a quarter of it if nothing arrives
+        at_once: int = 2**26,  # bytes that are taken in one call
+        waiting: int = 20,  # messages in ZeroMQ's buffer, lost with a killed process; then the sender waits
     ) -> None:
         self._look, self._at_once = look_s, at_once
         self._context = zmq.Context()
@@ -96,11 +83,7 @@ class SocketSource(Source):
 
 
 def tcp_address(watch: str) -> str:
-    """Return the address ``zmq://host:port`` as ZeroMQ has it.
-
-    Raises:
-        ConfigError: it is none.
-    """
+    """Return the address ``zmq://host:port`` as ZeroMQ has it; ConfigError: it is none."""
     match = ADDRESS.fullmatch(watch)
     if match is None or not 0 < int(match[2]) < 65536:
         raise ConfigError(f"{watch}: must be zmq://host:port, as zmq://127.0.0.1:5555")
@@ -110,11 +93,7 @@ def tcp_address(watch: str) -> str:
 def prove(socket: Any, context: Any, path: str, server: bool) -> Any:
     """Set the keys of CurveZMQ from a JSON file with ``public``, ``secret`` and ``theirs`` (Z85, 40 letters).
 
-    Returns:
-        Of a server the authenticator of the other key, to be stopped in the end; else None.
-
-    Raises:
-        ConfigError: the file has none.
+    Return, for a server, the authenticator of the other key, to be stopped in the end.
     """
     try:
         keys = read_json(Path(path))
