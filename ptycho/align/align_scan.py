@@ -12,6 +12,7 @@ Each step takes an :class:`AlignedScan` and returns another:
 7. ``correct_orientation``: transposed, mirrored or negated axes (:mod:`~ptycho.align.orientation`).
 8. ``refine_pixel``: object pixels finer than those of the detector (:mod:`~ptycho.align.object_pixel`).
 9. ``correct_jumps``: positions that err by tens of pixels (:mod:`~ptycho.align.position_jumps`).
+10. ``drop_outliers``: patterns that contradict all others (:mod:`~ptycho.align.outliers`).
 
 Position jumps and an affine map exclude each other: if a map explains more, the search for jumps is repeated
 with it. If no jumps remain, or less remains unexplained than with jumps alone, the map is the error: a drift
@@ -29,7 +30,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ptycho.align.aligned import AlignedScan, RunContext, StartingPoint, read_again
+from ptycho.align.aligned import AlignedScan, RunContext, StartingPoint, read_again, read_as
 from ptycho.align.geometry import (
     coarse_rotation,
     find_geometry,
@@ -53,6 +54,7 @@ from ptycho.align.orientation import (
     longer_trials,
     orientations,
 )
+from ptycho.align.outliers import drop_outliers, may_have_outliers
 from ptycho.align.position_jumps import Jumps, find_jumps
 from ptycho.align.several_scans import place_on_the_largest, with_probe_of_each
 from ptycho.config import OwnProbe
@@ -61,7 +63,7 @@ from ptycho.evaluation.trust import ORIENTATION, POSITIONS
 from ptycho.preparation.dataset import at_positions, choose_probe, map_positions, place_patterns
 from ptycho.preparation.start import FRAME_OFFSET, ORIENTED, Start
 from ptycho.reconstruction.trial import TrialOptions
-from ptycho.scan.coarser import Coarser, coarser
+from ptycho.scan.coarser import downsampled
 from ptycho.scan.comparison import compare_shares
 from ptycho.scan.coverage import values_per_parameter
 from ptycho.scan.dataset import Dataset
@@ -162,7 +164,7 @@ def compare_defocus(aligned: AlignedScan, context: RunContext) -> AlignedScan:
     A curvature of the other sign explains what positions of the other sign do. Positions are as they were
     read here, so none is tried with ``data.orientation=auto``.
     """
-    view, auto = _downsampled(aligned.data), aligned.config.data.orientation == "auto"
+    view, auto = downsampled(aligned.data), aligned.config.data.orientation == "auto"
     found = find_other_probe(view.data, both_signs=not auto)
     if found is None:
         return aligned
@@ -183,7 +185,7 @@ def join_scans(aligned: AlignedScan, context: RunContext) -> AlignedScan:
     """Place several scans of one object on the one that has the most patterns."""
     config = aligned.config
     index, names = aligned.scan.scan_index, [Path(file).name for file in config.data.file]
-    view = _downsampled(aligned.data)
+    view = downsampled(aligned.data)
     own: Callable[[Dataset], np.ndarray] | None = None
     if config.data.shared == "object":
         own = (lambda part: guess_probe(part).probe) if aligned.estimated else (lambda part: part.probe)
@@ -217,11 +219,11 @@ def correct_frame_offset(aligned: AlignedScan, context: RunContext) -> AlignedSc
     Position jumps then must not remain: a backlash of about a step looks like an offset, and is left to
     :func:`correct_jumps`.
     """
-    found = find_frame_offset(_downsampled(aligned.data).data, aligned.scan.frames)
+    found = find_frame_offset(downsampled(aligned.data).data, aligned.scan.frames)
     if found is None:
         return aligned
     offset, trial, none = found
-    again = _turned(aligned, replace(aligned.config.data, frame_offset=offset), context)
+    again = read_as(aligned, replace(aligned.config.data, frame_offset=offset), context)
     if _may_jump(again) and (left := _jumps(again)).moved.any():
         log.info("frame offset: %d leaves %s; the positions are as stored", offset, left.text)
         return aligned
@@ -238,7 +240,7 @@ def correct_positions(aligned: AlignedScan, context: RunContext) -> AlignedScan:
         return aligned.decided(Finding.warning(aligned.rotation.warning, ORIENTATION))
     if aligned.data.fresnel is not None:  # a near field moves with its positions
         return aligned
-    view, scan, config = _downsampled(aligned.data), aligned.scan, aligned.config.data
+    view, scan, config = downsampled(aligned.data), aligned.scan, aligned.config.data
     fixed, degrees = aligned.config.probe.learn is False, aligned.rotation.degrees
     geometry = find_geometry(scan, view.data, config, degrees, not aligned.estimated, fixed)
     probe = None if geometry.probe is None else view.finer_probe(geometry.probe)
@@ -252,11 +254,6 @@ def correct_positions(aligned: AlignedScan, context: RunContext) -> AlignedScan:
     if other is not None and other.probe is not None:
         other = replace(other, probe=view.finer_probe(other.probe))
     return replace(aligned, alternative=other).decided(*geometry.decisions)
-
-
-def _downsampled(data: Dataset) -> Coarser:
-    """Return large patterns downsampled, others as they are."""
-    return coarser(data) or Coarser(data, data)
 
 
 def correct_orientation(aligned: AlignedScan, context: RunContext, poor: float = 2.0) -> AlignedScan:
@@ -279,14 +276,14 @@ def correct_orientation(aligned: AlignedScan, context: RunContext, poor: float =
     earlier = [finding for finding in aligned.steps if finding.what == ORIENTED]  # a transposition
     words = " ".join([*(finding.value for finding in earlier), way.keys(config)]).split()
     keys = {word.partition("=")[0]: word for word in words}  # of a key, the last value
-    turned = _turned(aligned, way.on(config), context)
+    turned = read_as(aligned, way.on(config), context)
     turned = replace(turned, steps=tuple(step for step in turned.steps if step not in earlier))
     return turned.decided(Finding(ORIENTED, " ".join(keys.values()), text))
 
 
 def _for_orientation(data: Dataset) -> Dataset:
     """Return large patterns downsampled, all under the first mode of their probe."""
-    data = _downsampled(data).data
+    data = downsampled(data).data
     return replace(data, beam=data.beam.with_probe(data.probe[0]))
 
 
@@ -300,15 +297,6 @@ def doubt_orientation(data: Dataset, config: DataConfig) -> Finding | None:
     if clear is None:
         return None
     return Finding.warning(f"{advice(clear, trials, config)}; or data.orientation=auto", ORIENTATION)
-
-
-def _turned(aligned: AlignedScan, config: DataConfig, context: RunContext) -> AlignedScan:
-    """Return an aligned scan as another ``config`` reads it, with its map and its probe."""
-    again = read_again(aligned, config, context)
-    if aligned.matrix is not None:
-        again = again.mapped(aligned.matrix, None)
-    again = again.under(aligned.data.probe)
-    return replace(aligned, scan=again.scan, data=again.data, config=again.config, reading=again.reading)
 
 
 def correct_jumps(aligned: AlignedScan, context: RunContext) -> AlignedScan:
@@ -337,7 +325,7 @@ def _may_jump(aligned: AlignedScan) -> bool:
 
 def _jumps(aligned: AlignedScan) -> Jumps:
     """Find the jumps of a scan, of large patterns on downsampled ones."""
-    view = _downsampled(aligned.data)
+    view = downsampled(aligned.data)
     jumps = find_jumps(view.data, aligned.config.probe.learn is not False)
     limits = replace(jumps.limits, least=jumps.limits.least / view.ratio)
     return replace(jumps, moves=jumps.moves / view.ratio, limits=limits)
@@ -352,6 +340,7 @@ def _explains_more(behind: Jumps, alone: Jumps) -> bool:
 
 def _moved(aligned: AlignedScan, jumps: Jumps) -> AlignedScan:
     """Return the scan with its patterns where they were found."""
+    aligned = replace(aligned, contradicted=jumps.contradicted and not jumps.lost)
     if jumps.moved.any():
         factor = np.exp(-jumps.gain.gain)
         why = f"deviance × {factor:.3f}; data.position_jumps=false keeps the nominal positions"
@@ -431,5 +420,6 @@ STEPS = (
     Step(correct_orientation, "orientation", 1.8, applies=_suffices_for_trials),
     Step(refine_pixel, "object_pixel", 1.8, applies=may_be_finer),
     Step(correct_jumps, "position_jumps", 1.8),
+    Step(drop_outliers, "outliers", 1.8, applies=may_have_outliers),
 )
 """What is tried, in order."""

@@ -60,6 +60,7 @@ class AlignedScan:
     estimated: bool = False  # the probe is estimated from the patterns
     matrix: np.ndarray | None = None  # by which positions are multiplied so far, ``(2, 2)``; None: as read
     start: StartingPoint | None = None  # what the reconstruction begins with; None: nothing is known
+    contradicted: bool = False  # some patterns do not fit where they are
 
     @property
     def decisions(self) -> tuple[Finding, ...]:
@@ -96,3 +97,12 @@ def read(scan: ScanGeometry, config: ScanRunConfig, context: RunContext) -> Alig
 def read_again(aligned: AlignedScan, config: DataConfig, context: RunContext) -> AlignedScan:
     """Read a scan as another ``config`` says."""
     return read(interpret_again(aligned.scan, config), replace(aligned.config, data=config), context)
+
+
+def read_as(aligned: AlignedScan, config: DataConfig, context: RunContext) -> AlignedScan:
+    """Return an aligned scan as another ``config`` reads it, with its map and its probe."""
+    again = read_again(aligned, config, context)
+    if aligned.matrix is not None:
+        again = again.mapped(aligned.matrix, None)
+    again = again.under(aligned.data.probe)
+    return replace(aligned, scan=again.scan, data=again.data, config=again.config, reading=again.reading)

@@ -27,7 +27,7 @@ from ptycho.preparation.start import decided_reading, product_file, read_start
 from ptycho.reconstruction.solver import program_version
 from ptycho.scan.finding import Finding
 
-READING = (*Orientation._fields, "frame_offset", "N")  # of the section ``data``
+READING = (*Orientation._fields, "frame_offset", "N", "drop")  # of the section ``data``
 
 
 def align(scan: ScanGeometry, config: ScanRunConfig, context: RunContext) -> AlignedScan:

@@ -60,6 +60,7 @@ class Jumps:
     gain: Comparison = NO_GAIN  # in logarithms of the deviance, over the nominal positions
     deviance: np.ndarray | None = None  # ``(J,)`` under these moves; None where none were tried
     limits: RegistrationOptions = RegistrationOptions()  # what counts as moved, and as lost
+    contradicted: bool = False  # some patterns do not fit where they are, and are not moved
 
     @property
     def moved(self) -> np.ndarray:
@@ -113,12 +114,13 @@ def find_jumps(data: Dataset, refine_probe: bool = True, options: JumpOptions = 
     if count > most:
         tried = find_jumps(data.cut_out(strip(data.positions, most, options.longest)), refine_probe, options)
         if not tried.lost and not tried.moved.any():
-            return nothing
+            return replace(nothing, contradicted=tried.contradicted)
         if tried.lost or count > data.held_by(options.most_pixels, most):
             return replace(nothing, unplaced=np.ones(count, bool))
     jumps, noise = _registered(data, refine_probe, options)
+    contradicted = bool(jumps.unplaced.any())
     if jumps.lost or not jumps.moved.any() or _is_map(jumps.moves, data.positions, options.registration):
-        return replace(nothing, unplaced=jumps.unplaced)
+        return replace(nothing, unplaced=jumps.unplaced, contradicted=contradicted)
     if jumps.breaks.mean() > options.at_random:
         return replace(nothing, unplaced=jumps.moved | jumps.unplaced)
     nominal, moved = (_ended(data, moves, refine_probe, options) for moves in (nothing.moves, jumps.moves))
@@ -126,8 +128,9 @@ def find_jumps(data: Dataset, refine_probe: bool = True, options: JumpOptions = 
     far = np.linalg.norm(moved[0], axis=1) >= options.registration.least
     misfit = np.maximum(nominal[1][far] - noise, 0).sum()
     convincing = far.any() and np.sum(nominal[1][far] - moved[1][far]) > options.convincing * misfit
-    moves, deviance = moved if gain.passes(REFINED) and convincing else (nothing.moves, nominal[1])
-    return Jumps(moves, jumps.unplaced, gain, deviance, options.registration)
+    taken = bool(gain.passes(REFINED) and convincing)
+    moves, deviance = moved if taken else (nothing.moves, nominal[1])
+    return Jumps(moves, jumps.unplaced, gain, deviance, options.registration, contradicted or not taken)
 
 
 def _is_map(moves: np.ndarray, positions: np.ndarray, limits: RegistrationOptions) -> bool:

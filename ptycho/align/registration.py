@@ -263,9 +263,13 @@ class Registration:
 
     def shares(self, pattern: int, moves: np.ndarray) -> np.ndarray:
         """Return the share of a pattern after each of some moves ``(S, 2)``; see the module's text."""
-        N, root, left = self.data.N, self.measured[pattern], []
+        return self._shares_and_flux(pattern, moves)[0]
+
+    def _shares_and_flux(self, pattern: int, moves: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the shares of a pattern after moves ``(S, 2)``, and the c of each."""
+        N, root, left, flux = self.data.N, self.measured[pattern], [], []
         if root @ root < self.options.dark * (N / 2 / self.data.normalisation) ** 2:
-            return np.full(len(moves), np.inf)
+            return np.full(len(moves), np.inf), np.zeros(len(moves))
         windows = np.lib.stride_tricks.sliding_window_view(self.estimate.object, (N, N))
         chunk = max(1, self.options.chunk_pixels // self.estimate.modes.size)
         for k in range(0, len(moves), chunk):
@@ -273,13 +277,20 @@ class Registration:
             waves = windows[rows, columns][:, None] * self.estimate.modes  # (S, K, N, N)
             far = fft.fft2(waves, overwrite_x=True)
             expected = np.sum(far.real**2 + far.imag**2, axis=1).reshape(-1, N * N) * self.good
-            along, energy = np.sqrt(expected) @ root, expected.sum(axis=1)
-            left.append(root @ root - along**2 / np.maximum(energy, 1e-30))
-        return (np.concatenate(left) - self.noise) / self.variation
+            along, energy = np.sqrt(expected) @ root, np.maximum(expected.sum(axis=1), 1e-30)
+            left.append(root @ root - along**2 / energy)
+            flux.append(along / energy)
+        return (np.concatenate(left) - self.noise) / self.variation, np.concatenate(flux)
 
     def own_shares(self, patterns: np.ndarray) -> np.ndarray:
         """Return the shares ``(n,)`` of patterns where they lie."""
-        return np.array([self.shares(j, self.moves[j][None])[0] for j in patterns])
+        return self.own_shares_and_flux(patterns)[0]
+
+    def own_shares_and_flux(self, patterns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the shares ``(n,)`` of patterns where they lie, and the flux c ``(n,)`` of each there."""
+        found = [self._shares_and_flux(j, self.moves[j][None]) for j in patterns]
+        shares, flux = np.array(found).reshape(len(patterns), 2).T
+        return shares, flux
 
     def search(self, pattern: int, around: np.ndarray) -> tuple[np.ndarray, float]:
         """Return the best of all moves within the reach of one ``(2,)``, and its share."""
@@ -297,8 +308,10 @@ class Registration:
 
     def _limit(self, ring: np.ndarray, guesses: np.ndarray) -> float:
         """The share below which a pattern of a ring is explained: more, where the beam is not well known."""
-        shares = [self._best(j, moves)[1] for j, moves in zip(ring, guesses, strict=True)]
-        return float(np.clip(2 * np.quantile(shares, 0.25), self.options.explained, self.options.misplaced))
+        shares = np.array([self._best(j, moves)[1] for j, moves in zip(ring, guesses, strict=True)])
+        bright = shares[np.isfinite(shares)]
+        middle = np.quantile(bright, 0.25) if bright.size else np.inf
+        return float(np.clip(2 * middle, self.options.explained, self.options.misplaced))
 
     def _place(self, case: tuple[int, np.ndarray, float]) -> tuple[np.ndarray, float]:
         """The move of a pattern ``(2,)`` that explains it best, and its share.

@@ -205,7 +205,7 @@ class DataConfig:
         level="sometimes",
     )
     position_jumps: Flag = key(
-        True, "detect position errors of tens of pixels: jumps, backlash and drift; see solver.positions"
+        True, "detect position errors of tens of pixels, and patterns that contradict all others"
     )
     orientation: Literal["as_stored", "auto"] = key(
         "as_stored",

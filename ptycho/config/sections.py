@@ -231,7 +231,6 @@ class CustomModel(Generator):
 
     kind: Literal["custom"] = key("custom", "", kw_only=True)
     FIXED: ClassVar[tuple[str, ...]] = ("N", "group_size")  # as far as is known here
-    SIZED_BY: ClassVar[str] = "what model.target builds"
     target: Text = key("", "my_module:build: your (geometry, seed) → Keras layer", program="import path")
 
     def __post_init__(self) -> None:

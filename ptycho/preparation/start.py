@@ -27,6 +27,7 @@ from ptycho.scan.probe import interpolated
 PRODUCT, SOLVER = "product.h5", "solver: "
 # findings whose values are keys, as typed
 ORIENTED, FRAME_OFFSET, FINER_PIXELS = "orientation", "frame offset", "finer object pixels"
+OUTLIERS = "outliers dropped"
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,7 +163,7 @@ def decided_reading(folder: Path, config: DataConfig) -> DataConfig:
     """
     findings = _findings(folder)
     open_keys = {FRAME_OFFSET: config.frame_offset, FINER_PIXELS: config.N}
-    names = [ORIENTED, *(name for name, value in open_keys.items() if value is None)]
+    names = [ORIENTED, OUTLIERS, *(name for name, value in open_keys.items() if value is None)]
     words = " ".join(findings.get(name, "") for name in names).split()
     pairs = (word.removeprefix("data.").partition("=") for word in words if "=" in word)
     return replace(config, **{key: parse_json(value) for key, _, value in pairs})

@@ -38,6 +38,7 @@ PHASES = {  # of a run, as the log names them when they begin
     "orientation": "testing the orientation of the detector",
     "geometry": "testing scale, rotation and shear of the positions",
     "position_jumps": "detecting position jumps",
+    "outliers": "testing patterns that stand out",
     "object_pixel": "testing finer object pixels",
     "solver": "maximum-likelihood solver",
     "error_map": "computing the error map",

@@ -12,8 +12,9 @@ import numpy as np
 from ptycho.config import ConfigError, RunConfig, TrainedConfig
 from ptycho.config.mapping import differences, result_settings
 from ptycho.config.memory import Part, check_memory
+from ptycho.config.sections import CustomModel
 from ptycho.networks import count_activations, count_parameters
-from ptycho.networks.layers import Arrays, get_weights, set_weights
+from ptycho.networks.layers import Arrays, Geometry, get_weights, set_weights
 from ptycho.preparation.dataset import training_and_validation
 from ptycho.run import names
 from ptycho.run.folder import RunFolder
@@ -69,10 +70,10 @@ def train_network(
     recipe, own_config = COMPETITORS[name], config.of(name)
     training, validation = (recipe.training_view(own_config, scan) for scan in scans[:2])
     geometry = training_geometry(training, config.test_probe if isinstance(config, RunConfig) else None)
+    check_network_memory(name, config, geometry)
     model = recipe.build(own_config, geometry)
     if start is not None:
         set_weights(model, start)
-    check_network_memory(name, model, config, training)
     learner = None  # the network with its training probe as a variable
     if config.learns_probe and not recipe.supervised:
         mask = probe_mask(config.probe, training.N)
@@ -122,13 +123,18 @@ def fit_settings(name: str, config: TrainedConfig) -> FitSettings:
     )
 
 
-def check_network_memory(name: str, model: keras.Model, config: TrainedConfig, training: Dataset) -> None:
-    """Refuse a built network whose training, besides its data, needs more memory than the machine has.
+def check_network_memory(name: str, config: TrainedConfig, geometry: Geometry) -> None:
+    """Refuse a network whose training, besides its data, needs more memory than the machine has.
 
-    The factors were measured as peaks of the process (N = 64, batches of 16 to 256, with XLA and without it).
+    It is built without its variables, which takes no memory. The factors were measured as peaks of the
+    process (N = 64, batches of 16 to 256, with XLA and without it).
     """
-    settings, pixels, B = config.architecture(name), training.N**2, config.batch_size
-    C, near = training.group_size, getattr(settings, "neighbours", 0)
+    settings, pixels, B = config.architecture(name), geometry.N**2, config.batch_size
+    if isinstance(settings, CustomModel):  # which may need its variables to be built
+        return
+    with keras.StatelessScope(initialize_variables=False):
+        model = COMPETITORS[name].build(config.of(name), geometry)
+    C, near = geometry.group_size, getattr(settings, "neighbours", 0)
     grouping = "gridsize" if isinstance(config, RunConfig) else "group_size"
     size, fewer = f"lower {settings.SIZED_BY}", f"{grouping} or batch_size"
     copies = 9  # gradient and its clipped copy, moments, best weights, what a checkpoint copies

@@ -75,6 +75,11 @@ def _within(intensity: np.ndarray) -> np.ndarray:
     return np.cumsum(np.bincount(_distance(len(intensity)).ravel(), intensity.ravel())) / intensity.sum()
 
 
+def downsampled(data: Dataset) -> Coarser:
+    """Return large patterns downsampled, others as they are."""
+    return coarser(data) or Coarser(data, data)
+
+
 def coarser(data: Dataset, share: float = 0.6, smallest: int = 64, large: int = 256) -> Coarser | None:
     """Return the coarsest scan that explains a ``share`` of the intensity; None: there is none.
 

@@ -1,12 +1,11 @@
 """Estimates of memory before a run: by hand, against the allocated arrays, and as a message."""
 
 import tracemalloc
-from types import SimpleNamespace
 
 import pytest
 
 from conftest import small_run
-from ptycho.config import ConfigError, FourierModel, LinesObject, UnrolledModel
+from ptycho.config import ConfigError, FourierModel, LinesObject, UNetModel, UnrolledModel
 from ptycho.config.memory import (
     Part,
     check_memory,
@@ -15,43 +14,41 @@ from ptycho.config.memory import (
     run_memory,
     solver_parts,
 )
+from ptycho.networks import count_activations
+from ptycho.networks.layers import Geometry
+from ptycho.run.network_training import check_network_memory
+from ptycho.training.competitors import COMPETITORS
 
 GB = 10**9
+GEOMETRY = Geometry(64, 70, 4, 64)
 
 
 def sizes(config):
     return {phase: {part.name: part.size for part in parts} for phase, parts in run_memory(config).items()}
 
 
-def network(name, **changes):
-    """Return a configuration, and one of its networks for a region of 70 pixels."""
-    from ptycho.networks.layers import Geometry
-    from ptycho.training.competitors import COMPETITORS
-
-    config = small_run(N=64, **changes)
-    return config, COMPETITORS[name].build(config, Geometry(64, 70, 4 if name == "pinn" else 1, 64))
-
-
 def test_what_the_layers_of_a_network_give():
     """By hand: a stage has 1 + 2 blocks convolutions of 5 channels and a last one, on 24² of 70² pixels."""
-    from ptycho.networks import count_activations
-
-    _, unrolled = network("pinn", model=UnrolledModel(stages=3, width=5, blocks=1, coarsening=3))
-    assert count_activations(unrolled) == 3 * (3 * 5 + 2 * 9) * 24**2
-    _, fourier = network("pinn", model=FourierModel(width=16, layers=2))
-    assert count_activations(fourier) >= 4 * 16 * 64**2  # each layer: a spectral and a plain map
+    config = small_run(N=64, model=UnrolledModel(stages=3, width=5, blocks=1, coarsening=3))
+    assert count_activations(COMPETITORS["pinn"].build(config, GEOMETRY)) == 3 * (3 * 5 + 2 * 9) * 24**2
+    config = small_run(N=64, model=FourierModel(width=16, layers=2))
+    built = COMPETITORS["pinn"].build(config, GEOMETRY)
+    assert count_activations(built) >= 4 * 16 * 64**2  # each layer: a spectral and a plain map
 
 
 @pytest.mark.parametrize(("name", "key"), [("pinn", "model.stages"), ("baseline", "baseline.filters_scale")])
 def test_a_network_that_needs_too_much_names_its_keys(monkeypatch, name, key):
-    from ptycho.run.network_training import check_network_memory
-
-    config, built = network(name)
-    scan = SimpleNamespace(N=64, group_size=4)
-    check_network_memory(name, built, config, scan)
+    check_network_memory(name, small_run(N=64), GEOMETRY)
     monkeypatch.setattr("ptycho.config.memory.physical_memory", lambda: 2**30)
     with pytest.raises(ConfigError, match=rf"while it trains the {name}, .*: lower {key}"):
-        check_network_memory(name, built, config, scan)
+        check_network_memory(name, small_run(N=64), GEOMETRY)
+
+
+def test_a_large_network_is_refused_before_its_weights_are_made(monkeypatch):
+    monkeypatch.setattr("ptycho.config.memory.physical_memory", lambda: 2**35)
+    config = small_run(N=64, model=UNetModel(filters_scale=64))  # 4.5·10⁹ parameters
+    with pytest.raises(ConfigError, match=r"the weights of the pinn .*: lower model.filters_scale"):
+        check_network_memory("pinn", config, GEOMETRY)
 
 
 def peak(make):

@@ -14,7 +14,7 @@ from ptycho.config import ITERATIVE, RunConfig
 from ptycho.evaluation.alignment import position_error_px, probe_error
 from ptycho.evaluation.metrics import Region
 from ptycho.evaluation.trust import doubt_probe
-from ptycho.networks.layers import make_predict_step
+from ptycho.networks.layers import Geometry, make_predict_step
 from ptycho.preparation.numbers import SampleOptions
 from ptycho.preparation.pixels import hot_pixels, outlying_pixels
 from ptycho.progress import Progress
@@ -23,7 +23,12 @@ from ptycho.reconstruction.stitching import STITCHINGS, predict_scan, stitch_eac
 from ptycho.run import names
 from ptycho.run.folder import RunFolder
 from ptycho.run.network import regular_offsets
-from ptycho.run.network_training import TrainingScans, describe_trainings, train_network
+from ptycho.run.network_training import (
+    TrainingScans,
+    check_network_memory,
+    describe_trainings,
+    train_network,
+)
 from ptycho.run.record import device_facts, prepare_tensorflow
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
@@ -51,6 +56,9 @@ def run(
         prepare_tensorflow()
         log.info("the run is resumed" if folder.resumed else "the run begins")
         log.info("XLA: compile=%s, translate=%s", config.xla.compile, config.xla.translate)
+        for name in config.networks:
+            count = 1 if COMPETITORS[name].supervised else config.group_size
+            check_network_memory(name, config, Geometry(config.N, config.region_size, count, config.N))
         data = read_stored_data(config, folder) or simulate_and_store(config, folder)
         test, iterated_beams = data["test"], list[Beam]()
         facts: dict[str, Any] = {"seed": config.seed, "resumed": folder.resumed}

@@ -30,7 +30,7 @@ from ptycho.run.file_cache import FileCache
 from ptycho.run.folder import RunFolder
 from ptycho.run.loaded import LoadedModel, load_model
 from ptycho.run.network import read_network
-from ptycho.run.network_training import describe_trainings, split_scan, train_network
+from ptycho.run.network_training import check_network_memory, describe_trainings, split_scan, train_network
 from ptycho.run.record import device_facts, prepare_tensorflow
 from ptycho.run.scan_plan import interpret_scan
 from ptycho.run.stored_run import run_folder
@@ -38,6 +38,7 @@ from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import findings_of, report, warnings_of
 from ptycho.scan.reconstruction import Reconstruction
 from ptycho.training.checkpoint import History
+from ptycho.training.competitors import training_geometry
 from ptycho.training.interrupt import StopRequest
 
 log = logging.getLogger(__name__)
@@ -63,6 +64,8 @@ def run(
         report(scan.decisions, log)
         aligned, inputs = align(scan, config, around), MethodInputs(config, around)
         prepared = prepare(config.data.name, aligned, config.holdout_fraction, config.seed)
+        if config.nepochs and NETWORK in config.models:
+            check_network_memory(NETWORK, config, training_geometry(prepared.whole, None))
         reconstructions = {SOLVER: METHODS[SOLVER](prepared, {}, inputs)} if config.solver.steps else {}
         data = prepared.fitted(prepared.beam_under(reconstructions.get(SOLVER)))
         model, history, modes = network(config, data, folder, stop)

@@ -1,0 +1,126 @@
+"""Find patterns that contradict all others: mixed-up frames, double exposures, halves of frames, a dim beam.
+
+Object and probe are fitted without them, and then predict them. What share of its variation a pattern leaves
+unexplained there (:mod:`~ptycho.align.registration`) is small if it belongs to its position, also where the
+object is finer or darker than elsewhere, and about one if it does not. The flux is fitted to each pattern.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from scipy.spatial import cKDTree
+
+from ptycho.align.aligned import AlignedScan, RunContext, read_as
+from ptycho.align.position_jumps import JumpOptions
+from ptycho.align.registration import Registration
+from ptycho.preparation.dataset import at_positions
+from ptycho.preparation.start import OUTLIERS
+from ptycho.reconstruction.estimate import Refine
+from ptycho.reconstruction.solver import OBJECT_ALONE
+from ptycho.reconstruction.trial import TrialOptions
+from ptycho.scan.coarser import downsampled
+from ptycho.scan.dataset import Dataset
+from ptycho.scan.finding import Finding
+
+
+@dataclass(frozen=True)
+class OutlierOptions:
+    """Limits of the search for patterns that contradict the others, and steps of its fits."""
+
+    steps: int = 20  # of the object, and as many with the probe, in a round
+    rounds: int = 3
+    suspected: float = 0.2  # share of its variation that a pattern leaves unexplained, to be predicted,
+    unexplained: float = 0.5  # and to be an outlier, if it is predicted;
+    times: float = 5.0  # either also so many times the median share
+    covered: float = 0.9  # of its intensity on what the others illuminate, to be predicted
+    most: float = 0.1  # of the patterns that may be outliers; of more the model is wrong
+    flux: float = 0.25  # least difference of an unusual flux from one,
+    unusual: float = 8.0  # and so many times the median difference
+    ratio: float = 1.6  # of a pattern's energy and that of its neighbours, from which it stands out
+    neighbours: int = 5
+
+
+class Outliers(NamedTuple):
+    """Patterns that contradict the others, and the flux of those that have an unusual one."""
+
+    mask: np.ndarray  # ``(J,)`` bool
+    flux: np.ndarray  # c ``(J,)`` float32, one of patterns with the usual flux
+
+
+def any_stands_out(data: Dataset, options: OutlierOptions = OutlierOptions()) -> bool:
+    """Return whether a few patterns are much brighter or darker than their neighbours."""
+    energies = np.maximum(data.amplitudes.statistics.energies, 1e-30)
+    near = cKDTree(data.positions).query(data.positions, k=options.neighbours + 1)[1][:, 1:]
+    off = np.abs(np.log(energies / np.median(energies[near], axis=1)))
+    return bool(0 < np.mean(off > np.log(options.ratio)) <= options.most)
+
+
+def find_outliers(
+    data: Dataset, refine_probe: bool = True, options: OutlierOptions = OutlierOptions()
+) -> Outliers:
+    """Return the patterns of a scan of one object that object and probe do not explain.
+
+    Args:
+        data: patterns of a far field at positions that are about right.
+        refine_probe: the probe is corrected along with the object.
+    """
+    registration = Registration.of(data, Refine(refine_probe))
+    every = np.arange(len(data.positions))
+    out, limit = np.zeros(len(every), bool), options.suspected
+    for _ in range(options.rounds):
+        others = np.flatnonzero(~out)
+        for refine in (OBJECT_ALONE, registration.refined):
+            registration.fit(others, refine, options.steps)
+        shares, flux = registration.own_shares_and_flux(every)
+        flux = flux / np.median(flux[others])
+        cover = registration.cover_of(others)[tuple(registration.corners(every, registration.moves).T)]
+        predicted = cover >= options.covered
+        wrong = ~(shares <= max(limit, options.times * np.median(shares[others])))
+        off = np.abs(flux - 1)
+        unusual = ~wrong & (off > max(options.flux, options.unusual * np.median(off[others])))
+        before, out = out, (wrong | unusual) & (predicted | out | (limit == options.suspected))
+        if out.mean() > 2 * options.most or not (out.any() or before.any()):
+            break
+        limit = options.unexplained
+    outliers, unusual = wrong & out & predicted, unusual & out & predicted
+    if outliers.mean() > options.most:
+        outliers = np.zeros_like(outliers)
+    return Outliers(outliers, np.where(unusual, flux, 1).astype(np.float32))
+
+
+def may_have_outliers(aligned: AlignedScan) -> bool:
+    """Return whether some patterns stand out, and may be left out."""
+    config, data, count = aligned.config, aligned.data, len(aligned.data.positions)
+    one_scan = config.data.shared is None and config.data.frames is None and data.fresnel is None
+    open_ = config.data.position_jumps and config.solver.positions is not False
+    if not (one_scan and open_ and TrialOptions.least <= count <= data.held_by(JumpOptions.most_pixels, 1)):
+        return False
+    return aligned.contradicted or any_stands_out(data)
+
+
+def drop_outliers(aligned: AlignedScan, context: RunContext) -> AlignedScan:
+    """Leave out the patterns that contradict all others; those in a dim beam begin with their flux."""
+    view, count = downsampled(aligned.data).data, len(aligned.data.positions)
+    outliers, flux = find_outliers(view, aligned.config.probe.learn is not False)
+    positions, config = aligned.data.positions, aligned.config.data
+    if outliers.any():
+        frames = sorted({*config.drop, *aligned.scan.frames[outliers].tolist()})
+        again = read_as(aligned, replace(config, drop=tuple(frames)), context)
+        data = at_positions(again.data, positions[~outliers])
+        why = (
+            f"{outliers.sum()} of {count} patterns contradict what the others predict: frames mixed up, "
+            "doubled or cut; data.position_jumps=false keeps them"
+        )
+        key = f"data.drop=[{','.join(map(str, frames))}]"
+        aligned = replace(again, data=data).decided(Finding(OUTLIERS, key, why))
+    if (unusual := flux != 1).any():
+        own = flux[~outliers] * aligned.data.beam.flux
+        beam = replace(aligned.data.beam, flux=own / np.sqrt(np.mean(own**2)))
+        low, high = np.square(flux[unusual][[flux[unusual].argmin(), flux[unusual].argmax()]])
+        text = f"{unusual.sum()} of {count} patterns have {low:.2g} to {high:.2g} times the usual intensity"
+        aligned = replace(aligned, data=replace(aligned.data, beam=beam))
+        aligned = aligned.decided(Finding("initial flux", text, "as the others predict"))
+    return aligned
