@@ -142,7 +142,7 @@ def test_few_patterns_close_together_are_aligned(tmp_path):
 def test_moves_found_on_downsampled_patterns_count_at_the_size_they_were_found(monkeypatch, recorded):
     found = jumps(np.outer(np.arange(9) == 4, (2.9, 0)) + np.outer(np.arange(9) == 6, (0, 3.1)))
     view = SimpleNamespace(data=recorded.data, ratio=0.25)
-    monkeypatch.setattr(method, "coarser", lambda data: view)
+    monkeypatch.setattr(method, "downsampled", lambda data: view)
     monkeypatch.setattr(method, "find_jumps", lambda data, refine_probe: found)
     moved = method.correct_jumps(recorded, None)
     assert np.ptp(moved.data.positions[[5, 6]] - recorded.data.positions[[5, 6]], axis=0) == pytest.approx(
