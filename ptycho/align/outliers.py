@@ -119,8 +119,10 @@ def drop_outliers(aligned: AlignedScan, context: RunContext) -> AlignedScan:
     if (unusual := flux != 1).any():
         own = flux[~outliers] * aligned.data.beam.flux
         beam = replace(aligned.data.beam, flux=own / np.sqrt(np.mean(own**2)))
-        low, high = np.square(flux[unusual][[flux[unusual].argmin(), flux[unusual].argmax()]])
-        text = f"{unusual.sum()} of {count} patterns have {low:.2g} to {high:.2g} times the usual intensity"
+        seen = np.square(flux[unusual])
+        text = (
+            f"{unusual.sum()} of {count} patterns have {seen.min():.2g} to {seen.max():.2g} times the usual"
+        )
         aligned = replace(aligned, data=replace(aligned.data, beam=beam))
-        aligned = aligned.decided(Finding("initial flux", text, "as the others predict"))
+        aligned = aligned.decided(Finding("initial flux", f"{text} intensity", "as the others predict"))
     return aligned
