@@ -40,6 +40,8 @@ class JumpOptions:
     convincing: float = 0.2  # gain, of what photon noise leaves of the deviance of the moved patterns
     at_random: float = 0.5  # of the patterns, moved otherwise than the one before: nothing is accepted
     few: float = 0.01  # of the patterns, moved by less than twice the least: left to position refinement
+    single: float = 0.0  # of the patterns, that do not fit: left to :mod:`~ptycho.align.outliers`,
+    in_a_strip: float = 0.1  # and in a strip of a large scan
     pixels: int = 2**22  # of the patterns by which a large scan is tried first, a strip
     longest: int = 512  # pixels long: its object is as wide as it is long
     most_pixels: int = 2**26  # of all patterns that are registered
@@ -112,7 +114,8 @@ def find_jumps(data: Dataset, refine_probe: bool = True, options: JumpOptions = 
     if count < options.registration.fewest or data.fresnel is not None:
         return nothing
     if count > most:
-        tried = find_jumps(data.cut_out(strip(data.positions, most, options.longest)), refine_probe, options)
+        part = data.cut_out(strip(data.positions, most, options.longest))
+        tried = find_jumps(part, refine_probe, replace(options, single=options.in_a_strip))
         if not tried.lost and not tried.moved.any():
             return replace(nothing, contradicted=tried.contradicted)
         if tried.lost or count > data.held_by(options.most_pixels, most):
@@ -165,7 +168,11 @@ def _registered(data: Dataset, refine_probe: bool, options: JumpOptions) -> tupl
     if registration.vague:
         return nothing, noise
     registration.extend()
-    moves = np.zeros_like(registration.moves)
+    moves, first = np.zeros_like(registration.moves), replace(nothing, moves=registration.moves)
+    apart = ~registration.placed | first.moved
+    alone = first.breaks.sum() >= first.moved.sum()  # not a section that is moved alike
+    if alone and 0 < apart.mean() <= options.single:
+        return replace(nothing, moves=moves, unplaced=apart), noise
     if registration.lost or stand_out(registration.moves, options):
         bring_together(registration)
         registration.refine()
