@@ -106,6 +106,12 @@ class Objective:
     weight_waves: int | None = None
     options: FitOptions = FIT  # when fits of it end
 
+    def parameters(self, estimate: Estimate, refine: Refine) -> Parameters:
+        """Return the refined parameters of an estimate within these limits."""
+        held = 0.0 if self.anchor is None else self.anchor.weight
+        photon, waves = self.likelihood.photon, self.weight_waves
+        return Parameters.of(estimate, refine, photon, self.moves, self.support, held, waves)
+
     def penalty(self, image: np.ndarray) -> tuple[float, np.ndarray] | None:
         """Return what is added to −log p for an object ``(M, M)``, and its gradient; None: nothing is."""
         parts = [part(image) for part in (self.prior, self.anchor) if part is not None and part.active]
@@ -155,16 +161,7 @@ def _fit(
     measured = len(start.positions) * objective.likelihood.pixels
     while len(course) <= steps and not converged:
         corners = objective.likelihood.places(estimate)[0]
-        held = 0.0 if objective.anchor is None else objective.anchor.weight
-        parameters = Parameters.of(
-            estimate,
-            refine,
-            objective.likelihood.photon,
-            objective.moves,
-            objective.support,
-            held,
-            objective.weight_waves,
-        )
+        parameters = objective.parameters(estimate, refine)
         before, u = len(course), parameters.start()
         preconditioner.renew(parameters, estimate, before)
         function = _value_and_gradient(objective, parameters, power, corners)
