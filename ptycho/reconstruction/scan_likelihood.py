@@ -124,11 +124,7 @@ class ScanLikelihood:
         ``corners (J, 2)`` int64: of the windows, near the positions; None: the nearest.
         """
         N, count = self.data.N, len(estimate.positions)
-        nearest, fractions = self.places(estimate)
-        if corners is None:
-            corners = nearest
-        else:
-            fractions = (estimate.positions - corners).astype(np.float32)
+        corners, fractions = self.places(estimate, corners)
         probes = self.moved_probes
         if probes is not None and not (parts == ("object",) and probes.belong_to(estimate)):
             probes = None
@@ -221,9 +217,10 @@ class ScanLikelihood:
         return gradients
 
     @staticmethod
-    def places(estimate: Estimate) -> tuple[np.ndarray, np.ndarray]:
-        """Return the nearest whole positions ``(J, 2)`` int64, and what is left of the positions, float32."""
-        corners = np.floor(estimate.positions + 0.5).astype(np.int64)
+    def places(estimate: Estimate, corners: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Return whole positions ``(J, 2)`` int64, by default the nearest, and what is left, float32."""
+        if corners is None:
+            corners = np.floor(estimate.positions + 0.5).astype(np.int64)
         return corners, (estimate.positions - corners).astype(np.float32)
 
     @property
