@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
+from helpers.gradients import gradients, slopes
 
 from benchmarks import conformance, oracles
 from benchmarks.conformance_cases import CROP_DTYPES, FILL, OPERATORS
@@ -24,14 +25,6 @@ SIZE = (6, 5)
 
 graph = partial(tf.function, autograph=False)  # Python's control flow depends on no tensor here
 jit = partial(graph, jit_compile=True)
-
-
-def gradients(function, image, boxes, upstream):
-    image, boxes = tf.constant(image), tf.constant(boxes)
-    with tf.GradientTape() as tape:
-        tape.watch([image, boxes])
-        crops = function(image, boxes)
-    return [tf.convert_to_tensor(g).numpy() for g in tape.gradient(crops, [image, boxes], upstream)]
 
 
 CONFORMANCE = [("crop_and_resize bilinear", dtype) for dtype in CROP_DTYPES]
@@ -104,17 +97,11 @@ def test_gradients_are_those_of_tensorflow(method, path, compiled):
     def ours(image, boxes):
         return crop_and_resize(image, boxes, WHICH, SIZE, method, -3.0, path=path)
 
-    expected = gradients(theirs, IMAGE, BOXES, upstream)
-    run = jit(partial(gradients_in_graph, ours)) if compiled else partial(gradients, ours)
-    for got, want in zip(run(IMAGE, BOXES, upstream), expected, strict=True):
+    _, *expected = gradients(theirs, IMAGE, BOXES, upstream=upstream)
+    run = jit(partial(gradients, ours)) if compiled else partial(gradients, ours)
+    _, *found = run(IMAGE, BOXES, upstream=upstream)
+    for got, want in zip(found, expected, strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5 * np.abs(want).max())
-
-
-def gradients_in_graph(function, image, boxes, upstream):
-    with tf.GradientTape() as tape:
-        tape.watch([image, boxes])
-        crops = function(image, boxes)
-    return tape.gradient(crops, [image, boxes], upstream)
 
 
 def brute_force_image_gradient(shape, boxes, which, upstream, method):
@@ -149,10 +136,8 @@ def gradient_to_the_image(method, mode):
     which = np.arange(SPACED[0], dtype=np.int32) % 3
 
     def gradient(image, boxes, upstream):
-        with tf.GradientTape() as tape:
-            tape.watch(image)
-            crops = crop_and_resize(image, boxes, which, SPACED[1:], method, path="matrix")
-        return tape.gradient(crops, image, upstream)
+        crop = partial(crop_and_resize, method=method, path="matrix")
+        return gradients(lambda x: crop(x, boxes, which, SPACED[1:]), image, upstream=upstream)[1]
 
     return jit(gradient) if mode == "compiled" else gradient
 
@@ -175,7 +160,7 @@ def test_gradient_to_the_image_at_every_spacing_of_the_samples(step, method, mod
 def test_gradient_at_whole_coordinates_is_zero_to_the_boxes(path):
     boxes = np.array([[0.0, 0.0, 1.0, 1.0]], np.float32)
     crop = lambda i, b: crop_and_resize(i, b, [0], IMAGE.shape[1:3], path=path)  # noqa: E731
-    by_image, by_boxes = gradients(crop, IMAGE, boxes, np.ones((1, *IMAGE.shape[1:]), np.float32))
+    _, by_image, by_boxes = gradients(crop, IMAGE, boxes, upstream=tf.ones((1, *IMAGE.shape[1:])))
     np.testing.assert_array_equal(by_image[0], 1.0)
     np.testing.assert_array_equal(by_boxes, 0.0)
 
@@ -187,10 +172,8 @@ METHOD_PATHS = [("bilinear", "exact"), ("bilinear", "matrix"), ("nearest", "exac
 def test_adjoint_of_complex_images(method, path):
     x = tf.constant(RNG.normal(size=IMAGE.shape) + 1j * RNG.normal(size=IMAGE.shape))
     y = RNG.normal(size=(3, *SIZE, 2)) + 1j * RNG.normal(size=(3, *SIZE, 2))
-    with tf.GradientTape() as tape:
-        tape.watch(x)
-        crops = crop_and_resize(x, BOXES, WHICH, SIZE, method, path=path)
-    adjoint = tf.convert_to_tensor(tape.gradient(crops, x, tf.constant(y))).numpy()
+    crop = partial(crop_and_resize, method=method, path=path)
+    crops, adjoint = gradients(lambda x: crop(x, BOXES, WHICH, SIZE), x, upstream=tf.constant(y))
     np.testing.assert_allclose(np.vdot(y, crops), np.vdot(adjoint, x), rtol=1e-12)
 
 
@@ -202,15 +185,8 @@ def test_gradient_to_boxes_by_finite_differences(method, path):
     def total(boxes):
         return tf.reduce_sum(tf.math.real(crop_and_resize(image, boxes, [0], (3, 4), method, path=path)) ** 2)
 
-    boxes = tf.constant(box)
-    with tf.GradientTape() as tape:
-        tape.watch(boxes)
-        value = total(boxes)
-    gradient = tape.gradient(value, boxes).numpy()
-    for k in range(4):
-        offset = np.eye(4, dtype=np.float32)[k] * step
-        difference = (total(box + offset) - total(box - offset)) / (2 * step)
-        np.testing.assert_allclose(gradient[0, k], difference, rtol=0, atol=5e-4 * np.abs(gradient).max())
+    _, gradient = gradients(total, box)
+    np.testing.assert_allclose(gradient, slopes(total, box, step), rtol=0, atol=5e-4 * np.abs(gradient).max())
 
 
 @pytest.mark.parametrize("compiled", [False, True])

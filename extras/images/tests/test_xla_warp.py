@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import scipy.ndimage
 import tensorflow as tf
+from helpers.gradients import gradients, slopes
 
 from benchmarks import conformance, oracles
 from benchmarks.conformance_cases import FILL_MODES, FLOATS, OPERATORS, WARP_SHAPES, random_transforms
@@ -91,10 +92,8 @@ def test_one_transform_serves_all_images_and_other_counts_are_refused():
 @pytest.mark.parametrize("mode", MODES)
 def test_gradient_to_images_is_the_adjoint(interpolation, mode):
     x, y = tf.constant(complex_images()), complex_images((2, 6, 5, 2))
-    with tf.GradientTape() as tape:
-        tape.watch(x)
-        warped = projective_warp(x, T, interpolation, mode, output_shape=(6, 5))
-    adjoint = tape.gradient(warped, x, tf.constant(y)).numpy()
+    warp = partial(projective_warp, interpolation=interpolation, fill_mode=mode, output_shape=(6, 5))
+    warped, adjoint = gradients(lambda x: warp(x, T), x, upstream=tf.constant(y))
     np.testing.assert_allclose(np.vdot(y, warped), np.vdot(adjoint, x), rtol=1e-12)
 
 
@@ -109,27 +108,17 @@ def test_gradient_to_transforms_by_finite_differences(mode, matrix):
             tf.math.real(tf.math.conj(y) * projective_warp(x, t, fill_mode=mode, fill_value=0.5))
         )
 
-    variable = tf.constant(t)
-    with tf.GradientTape() as tape:
-        tape.watch(variable)
-        value = loss(variable)
-    gradient = tape.gradient(value, variable).numpy()
-    for index in np.ndindex(*t.shape):
-        step = np.zeros_like(t)
-        step[index] = 1e-7
-        difference = (loss(t + step) - loss(t - step)).numpy() / 2e-7
-        np.testing.assert_allclose(gradient[index], difference, rtol=1e-5, atol=1e-5 * np.abs(gradient).max())
+    _, gradient = gradients(loss, t)
+    tolerance = 1e-5 * np.abs(gradient).max()
+    np.testing.assert_allclose(gradient, slopes(loss, t, 1e-7), rtol=1e-5, atol=tolerance)
 
 
 def test_eager_and_compiled_agree_in_value_and_gradients():
     images, t = tf.constant(complex_images().astype(np.complex64)), tf.constant(T, tf.float32)
 
     def function(i, t):
-        with tf.GradientTape() as tape:
-            tape.watch([i, t])
-            warped = projective_warp(i, t, fill_mode="reflect")
-            loss = tf.reduce_sum(tf.abs(warped) ** 2)
-        return warped, *tape.gradient(loss, [i, t])
+        warp = partial(projective_warp, fill_mode="reflect")
+        return warp(i, t), *gradients(lambda i, t: tf.reduce_sum(tf.abs(warp(i, t)) ** 2), i, t)
 
     compiled = graph(function, jit_compile=True)
     for a, b in zip(function(images, t), compiled(images, t), strict=True):
