@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from helpers import reference
+from helpers.scans import save_npz
 
 from ptycho.config import ConfigError
 from ptycho.files.file_array import FileArray
@@ -95,20 +96,10 @@ def test_impossible_datasets_are_refused(dataset_of, changes, message):
 # ---- files
 
 
-@pytest.fixture
-def saved(tmp_path):
-    def save(arrays):
-        with (tmp_path / "data.npz").open("wb") as file:
-            np.savez(file, allow_pickle=False, **arrays)
-        return tmp_path / "data.npz"
-
-    return save
-
-
 @pytest.mark.parametrize("truth", [True, False])
-def test_a_dataset_survives_its_file(datasets, saved, truth):
+def test_a_dataset_survives_its_file(datasets, tmp_path, truth):
     data = datasets["train"] if truth else replace(datasets["train"], objects=None)
-    found = load_dataset(saved(to_arrays(data)))
+    found = load_dataset(save_npz(tmp_path / "data.npz", **to_arrays(data)))
     for key in KEYS:
         np.testing.assert_array_equal(getattr(found, key), getattr(data, key), err_msg=key)
         if getattr(data, key) is not None:
@@ -129,10 +120,10 @@ def test_a_dataset_survives_its_file(datasets, saved, truth):
         ({"region_size": None}, "lacks region_size"),
     ],
 )
-def test_files_that_are_no_dataset_are_refused(plain, saved, change, message):
+def test_files_that_are_no_dataset_are_refused(plain, tmp_path, change, message):
     arrays = {key: value for key, value in (to_arrays(plain) | change).items() if value is not None}
     with pytest.raises(ConfigError, match=rf"data.npz: .*{message}"):
-        load_dataset(saved(arrays))
+        load_dataset(save_npz(tmp_path / "data.npz", **arrays))
 
 
 # ---- single patterns
