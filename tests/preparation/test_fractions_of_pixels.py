@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from helpers.likelihood import intensity_of
 
 from ptycho import Scan, physics
 from ptycho.preparation.geometry import remove_common_fraction
@@ -17,14 +18,7 @@ def sharp_scan(origin):
     obj = rng.uniform(0.5, 1, (SIDE, SIDE)) * np.exp(1j * rng.uniform(-1, 1, (SIDE, SIDE)))
     axis = np.arange(N) - N // 2
     probe = np.exp(-(axis[:, None] ** 2 + 1.4 * axis**2) / 8 + 0.05j * axis[:, None] ** 2)
-    intensities = []
-    for position in positions:
-        corner = np.floor(position).astype(int)
-        rest = position - corner
-        q = np.fft.fftfreq(N)
-        ramp = np.exp(-2j * np.pi * (q[:, None] * rest[0] + q * rest[1]))
-        wave = np.fft.ifft2(np.fft.fft2(probe) * ramp) * obj[tuple(slice(c, c + N) for c in corner)]
-        intensities.append(np.abs(np.fft.fftshift(np.fft.fft2(wave, norm="ortho"))) ** 2)
+    intensities = [np.fft.fftshift(intensity_of(obj, probe[None], position)) for position in positions]
     return probe, obj, positions, np.stack(intensities)
 
 

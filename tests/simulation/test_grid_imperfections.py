@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from helpers.cli import SCRIPT
+from helpers.likelihood import intensity_of
 
 from conftest import without_pictures
 from ptycho.config import (
@@ -64,16 +65,8 @@ def hard(small_config):
 
 def expected(truth, chosen, image):
     """Return ``c_j Σ_k |F(P_k O)|² + b`` of some patterns at whole true positions, by NumPy alone."""
-    found = []
-    for j in chosen:
-        row, col = truth.positions[j].astype(int)
-        patch = truth.object[image[j], row : row + N, col : col + N]
-        far = np.fft.fftshift(np.fft.fft2(truth.probe * patch, norm="ortho"), axes=(1, 2))
-        found.append(truth.flux[j] * np.sum(np.abs(far) ** 2, axis=0) + truth.background)
-    return np.array(found)
-
-
-# ---- the configuration
+    beams = ((truth.object[image[j]], truth.probe, truth.positions[j], truth.flux[j] ** 0.5) for j in chosen)
+    return np.array([np.fft.fftshift(intensity_of(*beam, truth.background)) for beam in beams])
 
 
 @pytest.mark.parametrize(
@@ -94,9 +87,6 @@ def test_without_lsqml_it_is_said_before_anything_runs(in_process, tmp_path, mon
     code, _, err = in_process(SCRIPT, "models=[pinn,lsqml]", "output_dir=o")
     assert code == 2 and "pip install -c constraints.txt -e extras/lsqml" in err
     assert not (tmp_path / "o").exists()
-
-
-# ---- the simulation
 
 
 def test_a_wrong_probe_changes_nothing_but_the_probe(small_config):
