@@ -34,9 +34,6 @@ def bench(tmp_path, monkeypatch):
     return tmp_path
 
 
-# ---- cells and their store
-
-
 CELLS = [
     Cell(name="a/1", settings={"x": 1, "y": [1.5]}, groups=("a",)),
     Cell(name="a/2", settings={"x": 2}, groups=("a", "even")),
@@ -62,9 +59,6 @@ def test_cells_are_picked_by_name_pattern_and_group():
         pick(CELLS, ["b", "c"])
 
 
-# ---- the definitions
-
-
 @pytest.mark.parametrize(
     ("name", "run", "count"),
     [("grid_lines", [], 3 * 19), ("zero_shot", [], 63 * 2), ("robustness", ["run+=models=[pinn]"], 12)],
@@ -75,9 +69,6 @@ def test_a_study_of_the_repository(name, run, count):
     cells = study.cells()
     assert len({cell.name for cell in cells}) == len(cells) == count
     study.check_due(cells[:2])
-
-
-# ---- the command
 
 
 def test_a_study_from_its_failure_to_its_end(bench, capsys, caplog):
@@ -110,9 +101,8 @@ def test_a_study_from_its_failure_to_its_end(bench, capsys, caplog):
     assert [words[1:4:2] for words in calls(bench)] == [["experiment=many_baseline", "seed=1"]]
     assert main(command) == 0 and calls(bench) == []
     text = (out / "results.md").read_text()
-    assert "1 of 2" not in text and text.startswith(
-        f"    python -m benchmarks.study {bench}/study.yaml 'run=[batch"
-    )
+    assert "1 of 2" not in text
+    assert text.startswith(f"    python -m benchmarks.study {bench}/study.yaml 'run=[batch")
     assert imread(out / "comparison.png").std() > 0
 
     capsys.readouterr()

@@ -113,10 +113,8 @@ def test_blocks_are_means_of_what_is_known():
 def test_phases_are_averaged_on_the_circle():
     phase = np.array([[3.0, -3.0, 0.5, np.nan], [3.1, -3.1, 0.1, 0.3]])
     small, factor = shrink_phase(ShownPhase(phase, "wrapped"), 2)
-    assert (
-        factor == 2
-        and abs(small[0, 0]) == pytest.approx(np.pi)
-        and small[0, 1] == pytest.approx(0.3, abs=0.01)
-    )
+    assert factor == 2
+    assert abs(small[0, 0]) == pytest.approx(np.pi)
+    assert small[0, 1] == pytest.approx(0.3, abs=0.01)
     same, one = shrink_phase(ShownPhase(phase, "wrapped"), 4)
     assert one == 1 and same is phase

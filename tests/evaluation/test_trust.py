@@ -6,13 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ptycho.evaluation.trust import (
-    LIMITS,
-    Evidence,
-    excess,
-    noise_share,
-    outside_training,
-)
+from ptycho.evaluation.trust import LIMITS, Evidence, excess, noise_share, outside_training
 
 
 def test_excess_is_what_noise_leaves():

@@ -128,10 +128,8 @@ def test_nexus_has_what_the_definition_requires_and_is_still_cxi(scan, tmp_path)
         np.testing.assert_array_equal(np.stack([motors["x"], motors["y"]], 1), moves[:, :2])
         np.testing.assert_array_equal(entry["instrument_1/detector_1/pixel_mask"][()] == 0, scan.good)
         assert entry["instrument_1/detector_1/beam_center_x"][()] == pytest.approx(N / 2 * PITCH)
-    ours, theirs = (
-        open_scan(tmp_path / "scan.nxs"),
-        open_scan(tmp_path / "scan.nxs", ReadOptions(format="cxi")),
-    )
+    ours = open_scan(tmp_path / "scan.nxs")
+    theirs = open_scan(tmp_path / "scan.nxs", ReadOptions(format="cxi"))
     assert (ours.format, theirs.format) == ("nexus", "cxi") and not ours.warnings
     np.testing.assert_array_equal(ours.positions, theirs.positions)
     np.testing.assert_array_equal(ours.good, scan.good)

@@ -113,9 +113,6 @@ def test_a_product_of_others_in_pixels(made, tmp_path):
     np.testing.assert_array_equal(scan.positions, np.stack([made.row, made.col], axis=1))
 
 
-# ---- our own product, from a run on a measured file
-
-
 COUNT, SIDE = 30, 40
 
 

@@ -27,9 +27,6 @@ def arguments(data, groups=GROUPS):
     return batch["x"], batch["offsets"], tf.constant(data.model_probe)
 
 
-# ---- layers
-
-
 @pytest.mark.parametrize("coarsening", [1, 2, 3])
 def test_residual_cnn_keeps_every_pixel_in_its_place(coarsening):
     """With kernels that copy channels, the output is the first two features on every grid."""
@@ -58,9 +55,6 @@ def test_a_spectral_convolution_is_that_of_fast_transforms():
             kept[:, row, col] = far[:, row, col] @ weights[row + m, col]
     expected = np.fft.irfft2(kept, s=(11, 14), axes=(1, 2))
     np.testing.assert_allclose(found, expected, atol=2e-5 * np.abs(expected).max())
-
-
-# ---- sizes
 
 
 @pytest.mark.parametrize(
@@ -95,16 +89,11 @@ def test_weights_fit_every_size_but_those_that_are_stated(small_config, model):
 
 @pytest.mark.parametrize("per_group, patterns", [(1, 12), (2, 24), (None, 48)])
 def test_the_baseline_is_given_single_patterns_and_the_truth(datasets, small_config, per_group, patterns):
-    config, baseline = (
-        small_config(baseline=BaselineConfig(per_group, learning_rate=0.5)),
-        COMPETITORS["baseline"],
-    )
+    config = small_config(baseline=BaselineConfig(per_group, learning_rate=0.5))
+    baseline = COMPETITORS["baseline"]
     view = baseline.view(config, datasets["train"])
     assert view.groups.shape == (patterns, 1) and baseline.training_view(config, view) is view
     assert baseline.supervised and baseline.learning_rate(config) == 0.5
-
-
-# ---- losses and gradients
 
 
 def test_losses_are_the_weighted_parts(built):

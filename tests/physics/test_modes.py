@@ -110,9 +110,6 @@ def test_the_ramp_by_its_formula():
         assert found[k, i, j] == pytest.approx(np.exp(-2j * np.pi * angle), abs=1e-5)
 
 
-# ---- a network with several modes
-
-
 @functools.cache
 def network_case(exact):
     rng, side = np.random.default_rng(14), 16

@@ -20,9 +20,6 @@ def small():
     return Made()
 
 
-# ---------------------------------------------------------------- TIFF
-
-
 @pytest.fixture
 def table(small, tmp_path):
     (tmp_path / "p.csv").write_text(
@@ -107,9 +104,6 @@ def test_tiff_needs_positions(small, tmp_path):
         open_scan(tmp_path / "a.tif")
 
 
-# ---------------------------------------------------------------- single images
-
-
 SIDE = 20_000
 
 
@@ -141,9 +135,6 @@ def test_an_image_is_read(tmp_path):
     tifffile.imwrite(tmp_path / "b.tif", np.zeros((2, 5, 7), np.uint8))
     with pytest.raises(ConfigError, match="holds 2 images; must be one"):
         read_image(tmp_path / "b.tif")
-
-
-# ---------------------------------------------------------------- tables of positions
 
 
 @pytest.mark.parametrize(

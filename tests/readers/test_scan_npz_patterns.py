@@ -20,9 +20,6 @@ def npz(tmp_path):
     return lambda file="scan.npz", /, **arrays: save_npz(tmp_path / file, **arrays)
 
 
-# ---------------------------------------------------------------- patterns
-
-
 @pytest.mark.parametrize("compressed", [False, True])
 @pytest.mark.parametrize("fortran", [False, True])
 @pytest.mark.parametrize("order", ["phw", "hwp"])
@@ -42,9 +39,6 @@ def test_no_room_for_a_copy(small, npz, tmp_path):
         source = NpzPatterns(path, archive.header("a", "fiu"), scratch=tmp_path / "nowhere")
     with pytest.raises(ConfigError, match=r"no copy of 1512 bytes in .*nowhere: No such file.*TMPDIR"):
         source.read(slice(0, 1))
-
-
-# ---------------------------------------------------------------- counts, intensity or amplitude
 
 
 @pytest.mark.parametrize(

@@ -43,9 +43,6 @@ def test_compare_is_the_paired_mean_and_its_error():
     assert compare(np.array([1.0]), np.array([5.0])).error == np.inf, "one pattern proves nothing"
 
 
-# ---- holding out
-
-
 def test_what_is_clear_and_what_matters():
     assert Comparison(0.11, 0.1).passes(CLEAR) and not Comparison(0.09, 0.1).passes(CLEAR)
     assert not Comparison(-1, 0.1).passes(CLEAR)
@@ -130,9 +127,6 @@ def test_coverage_is_how_many_beams_overlap():
     for step in (2, 3):
         data = single_patterns(np.ones((900, 32, 32)), disk, step * np.stack([rows, cols], 1), 150)
         assert coverage(data) == pytest.approx(np.pi * 8**2 / step**2, rel=0.3)
-
-
-# ---- scoring
 
 
 @pytest.mark.parametrize("kind", KINDS)

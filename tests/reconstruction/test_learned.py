@@ -72,10 +72,8 @@ def _complex(rng, shape):
 
 def test_a_network_is_shown_the_object_and_what_patterns_ask_for(scan, data, likelihood, estimate):
     viewed = view(likelihood, estimate)
-    illumination, power = (
-        np.zeros(estimate.object.shape),
-        np.sum(np.abs(estimate.modes.astype(complex)) ** 2, axis=0),
-    )
+    illumination = np.zeros(estimate.object.shape)
+    power = np.sum(np.abs(estimate.modes.astype(complex)) ** 2, axis=0)
     N = data.N
     for row, col in np.floor(estimate.positions + 0.5).astype(int):
         illumination[row : row + N, col : col + N] += power
@@ -127,10 +125,8 @@ def test_the_fit_goes_to_what_the_network_knows(scan, likelihood, estimate):
     term = denoiser_term(replace(prior, strength=2.0), likelihood, estimate)
     viewed = view(likelihood, estimate)
     illuminated = viewed.illumination > VIEW.least
-    bright, between = (
-        viewed.illumination >= VIEW.bright,
-        np.abs(viewed.illumination - (VIEW.bright + VIEW.least) / 2) < 0.01,
-    )
+    bright = viewed.illumination >= VIEW.bright
+    between = np.abs(viewed.illumination - (VIEW.bright + VIEW.least) / 2) < 0.01
     np.testing.assert_allclose(term.target[bright], truth[bright], atol=1e-4)
     np.testing.assert_array_equal(term.target[~illuminated], estimate.object[~illuminated])
     went = np.abs(term.target - estimate.object)[between] / np.abs(truth - estimate.object)[between]

@@ -26,8 +26,6 @@ def likelihood_of(data, **changes):
     return usual_likelihood_of(data, **({"chunk_pixels": 16 * N**2} | changes))
 
 
-# ---- the deviance of a pixel
-
 COUNTS = np.array([0, 0, 1, 3, 40, 1e4, 1e8, 1e8, 1e8, 0])
 RATES = np.array([0, 2.5, 0.3, 3, 55, 1.02e4, 1e8, 1.0002e8, 3e7, 1e8])
 
@@ -66,9 +64,6 @@ def test_gaussian_and_robust_by_their_formulas():
     np.testing.assert_allclose(deviance_of(COUNTS, RATES, "gaussian"), 4 * residual**2, **tolerance)
     huber = 8 * 1.0**2 * (np.sqrt(1 + (residual / 1.0) ** 2) - 1)
     np.testing.assert_allclose(deviance_of(COUNTS, RATES, "robust"), huber, rtol=1e-3, atol=2e-5)
-
-
-# ---- the likelihood of a scan
 
 
 @pytest.fixture(scope="module")

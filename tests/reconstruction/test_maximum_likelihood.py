@@ -60,10 +60,8 @@ def test_a_wrong_probe_is_refined_and_nothing_else(scan, wrong_probe):
     data = scan.dataset(np.random.default_rng(2), probe=wrong_probe)
     found = run(data, ModelOptions(), 0)
     decisions = decided(found)
-    assert decisions["probe"] == "refined" and (decisions["modes"], decisions["background"]) == (
-        "1",
-        "not refined",
-    )
+    assert decisions["probe"] == "refined"
+    assert (decisions["modes"], decisions["background"]) == ("1", "not refined")
     everywhere, mask = np.ones((N, N), bool), illuminated_mask(scan, 0.5)
     assert distance(found.estimate.modes[0], scan.modes[0], everywhere) < 0.06
     assert distance(found.estimate.object, scan.object, mask) < 0.1
@@ -219,10 +217,8 @@ def test_specified_options_are_kept(scan):
     )
     found = run(data, options, 0)
     assert found.refine == Refine(True, True, True, True) and len(found.estimate.modes) == 2
-    assert (
-        found.objective.prior == Prior("edge_preserving", 3.0)
-        and found.objective.likelihood.noise == "robust"
-    )
+    assert found.objective.prior == Prior("edge_preserving", 3.0)
+    assert found.objective.likelihood.noise == "robust"
     assert len(found.fit.course) <= 22, "two fits, each with its start"
     assert decided(found) == dict.fromkeys(("probe", "positions", "flux", "background"), "refined") | {
         "modes": "2"

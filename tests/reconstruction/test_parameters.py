@@ -97,10 +97,8 @@ def test_gradient_is_the_chain_rule(estimate, model):
             way[begin:end] = rng.normal(size=end - begin)
             step = np.float32(0.02)
             up, down = (toy(parameters.estimate(u + sign * step * way))[0] for sign in (1, -1))
-            slope, limit = (
-                float(way @ gradient),
-                1e-2 * np.linalg.norm(way) * np.linalg.norm(gradient[begin:end]),
-            )
+            slope = float(way @ gradient)
+            limit = 1e-2 * np.linalg.norm(way) * np.linalg.norm(gradient[begin:end])
             assert (up - down) / (2 * step) == pytest.approx(slope, rel=1e-2, abs=float(limit) + 1e-6), name
 
 
@@ -182,11 +180,9 @@ def test_the_gradient_under_a_pupil_is_that_of_what_the_vector_stands_for(estima
 
 def slow_curvatures(estimate):
     """``Σ|cP|²`` on the object, ``Σ|cO|²`` on the probe, and ``Σ|P O|²`` of each pattern, by loops."""
-    illumination, bright, energy = (
-        np.zeros(estimate.object.shape),
-        np.zeros((N, N)),
-        np.zeros(len(estimate.flux)),
-    )
+    illumination = np.zeros(estimate.object.shape)
+    bright = np.zeros((N, N))
+    energy = np.zeros(len(estimate.flux))
     power = np.sum(np.abs(estimate.modes.astype(complex)) ** 2, axis=0)
     for j, (row, col) in enumerate(np.floor(estimate.positions + 0.5).astype(int)):
         for y, x in np.ndindex(N, N):

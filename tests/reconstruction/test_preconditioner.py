@@ -118,10 +118,8 @@ def test_low_frequencies_are_found_in_fewer_steps(monkeypatch):
     """On a scan of many probe widths, the object is much closer to the converged one after equal steps."""
     scan = Scan.of(np.random.default_rng(4), 1e5, count=24, step=2.2)
     data = scan.dataset(np.random.default_rng(2))
-    objective, start = (
-        Objective(likelihood_of(data), Prior("edge_preserving", 1.0)),
-        scan.rough(data.normalisation),
-    )
+    objective = Objective(likelihood_of(data), Prior("edge_preserving", 1.0))
+    start = scan.rough(data.normalisation)
     illuminated = illuminated_mask(scan, 0.3)
     scaled = fit(objective, start, OBJECT_ALONE, 24, enough=0.0)
     monkeypatch.setattr(preconditioner, "overlaps_well", lambda estimate: False)
@@ -134,10 +132,8 @@ def test_a_stiff_regulariser_costs_few_steps(monkeypatch):
     """The remaining gain after equal steps with a strong second-order regulariser, against the diagonal."""
     scan = Scan.of(np.random.default_rng(4), 1e4, count=12, step=2.2)
     data = scan.dataset(np.random.default_rng(2))
-    objective, start = (
-        Objective(likelihood_of(data), Prior("second_order", 100.0)),
-        scan.rough(data.normalisation),
-    )
+    objective = Objective(likelihood_of(data), Prior("second_order", 100.0))
+    start = scan.rough(data.normalisation)
     end = fit(objective, start, OBJECT_ALONE, 300, enough=0.0).course[-1]
     scaled = fit(objective, start, OBJECT_ALONE, 40, enough=0.0).course[-1]
     monkeypatch.setattr(preconditioner, "regularised", lambda *parts: lambda wave: wave)

@@ -298,10 +298,8 @@ def test_what_has_a_constant_probe_is_refused():
     with pytest.raises(ConfigError, match=r"probe_variation=2: must be 0 or null with solver\.slices=3"):
         replace(varied, slices=3, slice_thickness_m=1e-6)
     lengths = {"energy_eV": 12e3, "distance_m": 0.02, "detector_pixel_m": 5e-7}
-    intensity, places = (
-        np.random.default_rng(0).poisson(9.0, (30, 32, 32)),
-        5.0 * np.indices((5, 6)).reshape(2, -1).T,
-    )
+    intensity = np.random.default_rng(0).poisson(9.0, (30, 32, 32))
+    places = 5.0 * np.indices((5, 6)).reshape(2, -1).T
     near = ptycho.Scan.from_arrays(intensity, places, counts=True, physics="near_field", **lengths)
     with pytest.raises(ConfigError, match=r"probe_variation=2: the probe of a near field is constant; set"):
         ptycho.reconstruct(near, probe_variation=2, progress=False)

@@ -32,11 +32,9 @@ def test_disagreement_by_a_loop(small_config):
     data = simulate(small_config(gridsize=1))[0]["test"]
     rng, regions = np.random.default_rng(0), true_regions(data).astype(np.complex64)
     regions *= 1 + 0.1 * rng.normal(size=regions.shape).astype(np.float32)
-    made, layout, factors = (
-        stitch(regions, data, "probe"),
-        Layout(data),
-        synchronise_phases(regions, Layout(data)),
-    )
+    made = stitch(regions, data, "probe")
+    layout = Layout(data)
+    factors = synchronise_phases(regions, Layout(data))
     by_sevens = Layout(data, chunk=7)
     np.testing.assert_array_equal(synchronise_phases(regions, by_sevens), factors)
     parts = _weighted_mean(regions, factors, by_sevens, Layout.illumination)
@@ -90,9 +88,6 @@ def test_true_regions_of_random_phases_stitch_to_the_true_object(scan, method):
         np.testing.assert_allclose(up_to_a_phase(found[mask], truth[mask]), truth[mask], atol=1e-4)
 
 
-# ---- masks and tiles
-
-
 @pytest.mark.parametrize("scan", ["gridsize_1", "gridsize_2", "odd_offset", "gridsize_3"], indirect=True)
 def test_grid_tiles_have_no_gap_and_no_overlap(scan):
     data, regions = scan
@@ -132,9 +127,6 @@ def test_probe_mask_and_weights_by_loops(small_config):
     np.testing.assert_array_equal(result.mask[0][sure], expected[sure])
     inner = result.mask[0] & expected
     np.testing.assert_allclose(result.objects[0][inner], (total / np.maximum(weight, 1e-9))[inner], rtol=1e-3)
-
-
-# ---- few, disconnected, and hopeless groups
 
 
 def wave_regions(data, noise=0.0):

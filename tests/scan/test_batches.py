@@ -84,9 +84,6 @@ def test_padded_batches(plain, batch_size, expected, real):
     assert visited(plain, [batch for batch, _ in pairs]) == expected
 
 
-# ---- made ahead
-
-
 def test_batches_made_ahead_are_the_same_in_the_same_order(datasets):
     data = datasets["train"].with_neighbours(2, 10.0, seed=0)
     plainly = list(training_batches(data, 4, 0, 0, truth=True))

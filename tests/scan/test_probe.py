@@ -28,9 +28,6 @@ def distance(n):
     return np.hypot(axis[:, None], axis[None, :])
 
 
-# ---- common to all
-
-
 @pytest.mark.parametrize("config", [IdealDiskProbe(), ZonePlateProbe()], ids=lambda c: c.kind)
 @pytest.mark.parametrize("N", [32, 64])
 def test_probe_is_complex64_with_maximum_one_centred_at_half_N(config, N):
@@ -96,9 +93,6 @@ def test_wave_is_the_hankel_transform_of_the_pupil(z_um):
     assert abs(np.angle(scale)) < 0.02
     error = np.abs(probe[near] - scale * wave).max() / np.abs(probe).max()
     assert error < 0.03
-
-
-# ---- from a file
 
 
 def gaussian_wave(n, scale=1.0):

@@ -41,9 +41,6 @@ def test_nested_grid_by_loops(gridsize, offset):
     assert set(groups.ravel()) == set(range(len(positions)))
 
 
-# ---- offsets and regions
-
-
 def test_groups_never_mix_images():
     scan = scan_of(RunConfig(N=32, size=96, outer_offset_train=16), "train", n_images=3)
     of_group = scan.image[scan.groups]
@@ -87,9 +84,6 @@ def test_smallest_region_by_trying_every_side(scale):
 
         found = smallest_region(positions, groups, N)
         assert found == next(side for side in itertools.count(N) if holds(side))
-
-
-# ---- groups of nearest patterns
 
 
 def nearest_by_loops(positions, image, group_size):

@@ -35,9 +35,6 @@ def estimate(scans, region_size, object_size=200):
     return estimated_tiling(np.concatenate(scans), image, N, region_size, object_size)
 
 
-# ---- the nested grid
-
-
 def test_the_published_test_scan_by_hand():
     """Groups of side 64 + 4 start at 0, 10 … 320; squares of side 10 in their middle begin at 34 − 5."""
     tiling = nested_tiling(392, 68, 10)
@@ -62,9 +59,6 @@ def test_a_single_group_is_a_square_of_half_a_pattern(region_size, first):
     assert estimate([np.array([[7, 20]])], region_size) == Tiling(16, 7 + first, 20 + first, 16, 16)
     twice = np.array([[7, 20], [7, 20]])  # the same place again is no other group
     assert estimate([twice], region_size) == estimate([twice[:1]], region_size)
-
-
-# ---- in files
 
 
 def test_a_simulated_scan_states_its_lattice_and_stores_it(datasets, small_config, tmp_path):

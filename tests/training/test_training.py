@@ -69,9 +69,6 @@ def pinn(data):
     return model, history, before, after
 
 
-# ---- a model small enough to follow by hand
-
-
 class Follower(keras.Model):
     """One weight w, loss |w − f| + 0·Σx, with f the normalisation of the data: Adam moves w by its rate."""
 
@@ -163,9 +160,6 @@ def test_a_validation_loss_that_is_not_finite_stops_too():
     assert model.w.numpy() == 0
 
 
-# ---- inputs of a model
-
-
 def test_only_a_supervised_model_is_given_the_truth():
     for supervised, wanted in ((False, {"x", "offsets"}), (True, {"x", "offsets", "target"})):
         model = Follower()
@@ -189,9 +183,6 @@ def test_schedule_by_hand():
     np.testing.assert_allclose(
         values, [0, 2e-3 / 11, 2e-3 * 10 / 11, 2e-3, middle, 2e-5, 2e-5], rtol=1e-5, atol=1e-12
     )
-
-
-# ---- the network
 
 
 def test_the_global_generators_are_untouched(pinn):

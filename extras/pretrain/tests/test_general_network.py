@@ -31,9 +31,6 @@ def relative(found, expected):
     return np.linalg.norm(found - expected) / np.linalg.norm(expected)
 
 
-# ---- the loss
-
-
 def random_objects(*shape, seed=1):
     """Two objects, and an illumination whose maximum is one."""
     rng = np.random.default_rng(seed)
@@ -97,9 +94,6 @@ def test_the_gradient_of_object_error_is_that_of_finite_differences():
     assert np.vdot(gradients(total, found)[1], way).real == pytest.approx(slope, rel=0.01)
 
 
-# ---- the network
-
-
 @pytest.mark.parametrize("name", FORMS)
 def test_a_probe_for_each_group_is_as_one_for_all_group_by_group(name):
     form, batch = batch_of(name)
@@ -156,9 +150,6 @@ def test_the_cnns_receive_the_misfit(name, bad, monkeypatch):
         expected = slow_misfit(batch, b, form.reach)
         np.testing.assert_allclose(features[b, ..., 5], expected, atol=2e-4)
         assert np.ptp(features[b, ..., 0]) > 0.01
-
-
-# ---- physics alone, and features between stages
 
 
 @pytest.mark.parametrize("name", FORMS)

@@ -21,9 +21,6 @@ from ptycho_pretrain.pretraining import Pretraining, form_name, object_error
 SCRIPT = ROOT / "scripts" / "pretrain.py"
 
 
-# ---- the training
-
-
 def pretrain(config, checkpoints=None, stop=None):
     training = Pretraining(config)
     return training, Training(training, standard_callbacks(checkpoints, stop), read_s=0.0).run()
@@ -100,8 +97,6 @@ def test_a_training_lowers_the_error_of_examples_that_it_has_not_seen(within):
     within("errors of new examples", np.abs(training.measure_errors(form, 8) / after - 1).max(), below=1e-3)
 
 
-# ---- the script
-
 TINY = (
     *("steps=3", "maps=2", "map_side=40", "model.stages=1", "model.width=4", "xla.compile=false"),
     *("batches.four.N=16", "batches.four.batch=2", "batches.four.reach=5", "batches.single.N=16"),
@@ -118,9 +113,8 @@ def test_a_pretraining_through_the_command_line(tmp_path, in_process):
     model = ptycho.load_model(run)
     assert isinstance(model.config, PretrainConfig) and model.config.steps == 3
     description = json.loads((run / "pinn" / "model.json").read_text())
-    assert description["complete"] and description["parameters"] == sum(
-        w.size for w in weights_in(run).values()
-    )
+    assert description["complete"]
+    assert description["parameters"] == sum(w.size for w in weights_in(run).values())
     rng = np.random.default_rng(0)
     row, col = np.mgrid[:32, :32] - 16
     probe = np.exp(-(row**2 + col**2) / 60 + 0.01j * row * col)
