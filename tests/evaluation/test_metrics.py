@@ -287,9 +287,6 @@ def test_bad_images_are_rejected(arguments, message):
     for function in (align, lambda *images: score(*images, Region(0, 0, 9, 11))):
         with pytest.raises(ValueError, match=message):
             function(*arguments)
-
-
-def test_psnr_needs_a_peak():
     with pytest.raises(ValueError, match="truth must not be zero everywhere"):
         metrics.errors(GOOD, 0 * GOOD)
 

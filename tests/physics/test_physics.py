@@ -48,19 +48,14 @@ MOVERS = [
 
 @pytest.mark.parametrize("positions", [INTEGER, SUBPIXEL], ids=["integer", "sub-pixel"])
 @pytest.mark.parametrize("mover, dtypes, atol", MOVERS)
-def test_extract_by_loops(objects, positions, mover, dtypes, atol):
-    patches = mover.extract(tf.constant(objects, dtypes[0]), tf.constant(positions, dtypes[1]), N)
-    expected = [[reference.extract(o, r, N) for r in rs] for o, rs in zip(objects, positions, strict=True)]
-    assert patches.shape == (2, 2, N, N) and patches.dtype == dtypes[0]
-    np.testing.assert_allclose(patches, expected, atol=atol)
-
-
-@pytest.mark.parametrize("mover, dtypes, atol", MOVERS)
-def test_place_is_the_adjoint_of_extract(rng, objects, mover, dtypes, atol):
+def test_extract_by_loops_and_place_is_its_adjoint(rng, objects, positions, mover, dtypes, atol):
     image = tf.constant(objects, dtypes[0])
     patches = tf.constant(reference.random_complex(rng, (2, 2, N, N)), dtypes[0])
-    positions = tf.constant(SUBPIXEL, dtypes[1])
+    expected = [[reference.extract(o, r, N) for r in rs] for o, rs in zip(objects, positions, strict=True)]
+    positions = tf.constant(positions, dtypes[1])
     forward, backward = mover.extract(image, positions, N), mover.place(patches, positions, SHAPE)
+    assert forward.shape == (2, 2, N, N) and forward.dtype == dtypes[0]
+    np.testing.assert_allclose(forward, expected, atol=atol)
     assert dot(forward, patches) == pytest.approx(dot(image, backward), rel=10 * atol)
 
 
@@ -78,17 +73,11 @@ def test_batches_of_different_length_are_an_error(mover, images, sets):
 # ---- whole-pixel windows
 
 
-def test_cut_windows_copies_and_fills_with_zero(objects):
-    windows = cut_windows(objects[0], np.array([[4, 30], [25, 0]]), N)
-    np.testing.assert_array_equal(windows[0], reference.cut(objects[0], (4, 30), N))
-    np.testing.assert_array_equal(windows[1], reference.cut(objects[0], (25, 0), N))
-    assert np.all(windows[1][8:] == 0)
-
-
-def test_add_windows_is_the_adjoint_of_cut_windows(rng, objects):
-    starts = np.array([[0, 0], [3, 1], [25, 33], [33, 41]])
-    windows = reference.random_complex(rng, (4, N, N))
+def test_windows_are_cut_with_zeros_outside_and_added_by_the_adjoint(rng, objects):
+    starts = np.array([[0, 0], [3, 1], [25, 33], [33, 41], [4, 30], [25, 0]])
+    windows = reference.random_complex(rng, (6, N, N))
     forward = cut_windows(objects[0], starts, N)
+    np.testing.assert_array_equal(forward, [reference.cut(objects[0], start, N) for start in starts])
     backward = add_windows(windows, starts, SHAPE)
     assert backward.shape == SHAPE
     assert dot(forward, windows) == pytest.approx(dot(objects[0], backward), rel=1e-12)
@@ -107,23 +96,14 @@ def small_probe(rng):
 
 @pytest.mark.parametrize("support", [None, 8, 10, 14])
 @pytest.mark.parametrize("mover, dtypes, atol", MOVERS)
-def test_exit_waves_by_loops_whatever_the_support(objects, small_probe, support, mover, dtypes, atol):
-    image, probe = (tf.constant(a, dtypes[0]) for a in (objects, small_probe))
-    waves = exit_waves(image, tf.constant(SUBPIXEL, dtypes[1]), probe, support, mover)
-    expected = [
-        [small_probe * reference.extract(o, r, 14) for r in rs]
-        for o, rs in zip(objects, SUBPIXEL, strict=True)
-    ]
-    np.testing.assert_allclose(waves, expected, atol=3 * atol)
-
-
-@pytest.mark.parametrize("support", [None, 8])
-@pytest.mark.parametrize("mover, dtypes, atol", MOVERS)
-def test_back_project_is_the_adjoint_of_exit_waves(rng, objects, small_probe, support, mover, dtypes, atol):
+def test_exit_waves_by_loops_and_their_adjoint(rng, objects, small_probe, support, mover, dtypes, atol):
     waves = tf.constant(reference.random_complex(rng, (2, 2, 1, 14, 14)), dtypes[0])
     image, probe = (tf.constant(a, dtypes[0]) for a in (objects, small_probe))
     positions = tf.constant(SUBPIXEL, dtypes[1])
     forward = exit_waves(image, positions, probe, support, mover)
+    each = zip(objects, SUBPIXEL, strict=True)
+    expected = [[small_probe * reference.extract(o, r, 14) for r in rs] for o, rs in each]
+    np.testing.assert_allclose(forward, expected, atol=3 * atol)
     backward = physics.back_project(waves, positions, probe, SHAPE, support, mover)
     assert dot(forward, waves) == pytest.approx(dot(image, backward), rel=10 * atol)
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers.likelihood import N, Scan, distance, likelihood_of
+from helpers.quick import KNOWN, decided
 from helpers.reference import random_complex
 
 from ptycho.reconstruction.difference_map import difference_map
@@ -120,9 +121,8 @@ def test_patterns_that_a_fit_lacked_join_it(projected):
 
 def start_of(data, **options):
     """Return the selected model of a scan with a known beam, and its initial object."""
-    known = {"probe": False, "positions": False, "flux": False, "background": False, "probe_variation": 0}
-    selection = select_model(data, ModelOptions(prior="none", **known, **options), 0, True)
-    return selection, {one.what: one.value for one in selection.decisions}.get("initial object")
+    selection = select_model(data, replace(KNOWN, probe_variation=0, **options), 0, True)
+    return selection, decided(selection).get("initial object")
 
 
 def test_the_start_that_explains_more_is_taken():

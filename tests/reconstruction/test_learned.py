@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers.likelihood import Scan, distance, illuminated_mask
+from helpers.reference import random_complex
 
 from ptycho.reconstruction import learned
 from ptycho.reconstruction.estimate import Estimate
@@ -53,7 +54,7 @@ def towards(target, likelihood):
 
 def test_the_anchor_is_a_parabola(scan):
     rng, shape = np.random.default_rng(3), (7, 9)
-    target, image = (_complex(rng, shape) for _ in range(2))
+    target, image = (random_complex(rng, shape).astype(np.complex64) for _ in range(2))
     weight = rng.uniform(0.1, 2, shape).astype("f")
     term = Anchor(target, weight)
     value, gradient = term(image)
@@ -64,10 +65,6 @@ def test_the_anchor_is_a_parabola(scan):
         expected = np.real(np.conj(step) * gradient[2, 5]) + weight[2, 5] * abs(step) ** 2 / 2
         assert term(moved)[0] - value == pytest.approx(expected, rel=1e-2, abs=1e-5)
     assert term.active and not term(target)[1].any()
-
-
-def _complex(rng, shape):
-    return (rng.normal(size=shape) + 1j * rng.normal(size=shape)).astype(np.complex64)
 
 
 def test_a_network_is_shown_the_object_and_what_patterns_ask_for(scan, data, likelihood, estimate):

@@ -24,13 +24,13 @@ VARIANTS = {
 def scan(request, small_config):
     """A test dataset and its true regions."""
     data = simulate(small_config(**VARIANTS[request.param]))[0]["test"]
-    return data, true_regions(data)
+    return data, reference.true_regions(data)
 
 
 def test_disagreement_by_a_loop(small_config):
     """Regions with independent noise: the spread about their weighted mean over the contrast of the mean."""
     data = simulate(small_config(gridsize=1))[0]["test"]
-    rng, regions = np.random.default_rng(0), true_regions(data).astype(np.complex64)
+    rng, regions = np.random.default_rng(0), reference.true_regions(data).astype(np.complex64)
     regions *= 1 + 0.1 * rng.normal(size=regions.shape).astype(np.float32)
     made = stitch(regions, data, "probe")
     layout = Layout(data)
@@ -58,14 +58,6 @@ def origin_of(data, group):
     return [
         int(v) for v in reference.region_origin(data.positions[data.groups[group]], data.region_size, data.N)
     ]
-
-
-def true_regions(data):
-    image = data.image[data.groups[:, 0]]
-    return np.array(
-        [reference.cut(data.objects[i], origin_of(data, g), data.region_size) for g, i in enumerate(image)],
-        np.complex64,
-    )
 
 
 def random_phases(n, seed=0):
@@ -176,7 +168,7 @@ def test_an_unknown_method_is_refused(datasets):
 
 def test_what_a_network_leaves_empty_does_not_darken_its_neighbours(small_config):
     data = simulate(small_config(probe=ZonePlateProbe()))[0]["test"]  # a probe that reaches beyond the centre
-    regions = true_regions(data)
+    regions = reference.true_regions(data)
     centre_only = np.zeros_like(regions)
     inner = slice(data.N // 4, data.region_size - data.N // 4)
     centre_only[:, inner, inner] = regions[:, inner, inner]

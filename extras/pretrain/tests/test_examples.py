@@ -69,18 +69,14 @@ def pinn_of(form):
     return PtychoPINN(generator=generator, geometry=geometry, weights={"mae_weight": 1.0})
 
 
-def relative(found, expected):
-    return np.linalg.norm(found - expected) / np.linalg.norm(expected)
-
-
 @pytest.mark.parametrize("name", FORMS)
 def test_the_network_s_measurement_of_the_truth_is_the_patterns(name):
     form, batch = batch_of(name, step=1)
     x, offsets, probe, target = (tf.constant(batch[key]) for key in ("x", "offsets", "probe", "target"))
     predict = pinn_of(form).predict_amplitudes
-    assert relative(predict(target, offsets, probe), x) < 2e-5
+    assert reference.relative(predict(target, offsets, probe), x) < 2e-5
     wrong = (target, -offsets, probe), (target, offsets[..., ::-1], probe), (target, offsets + 1, probe)
-    assert all(relative(predict(*arguments), x) > 0.005 for arguments in wrong)
+    assert all(reference.relative(predict(*arguments), x) > 0.005 for arguments in wrong)
 
 
 def test_a_probe_moves_down_and_to_the_right():
@@ -165,7 +161,7 @@ def test_a_wrong_probe_changes_what_is_specified_and_not_what_is_measured():
     np.testing.assert_array_equal(wrong["illumination"], right["illumination"])
     power = [np.sum(np.abs(batch["probe"]) ** 2, axis=(1, 2, 3, 4)) for batch in (right, wrong)]
     np.testing.assert_allclose(*power, rtol=1e-4)
-    assert 0.05 < relative(wrong["probe"], right["probe"]) < 0.6
+    assert 0.05 < reference.relative(wrong["probe"], right["probe"]) < 0.6
 
 
 def test_wrong_positions_change_what_is_specified_and_not_what_is_measured():

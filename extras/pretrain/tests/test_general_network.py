@@ -27,10 +27,6 @@ def network_of(geometry, seed=0, trained=False, **settings):
     return network
 
 
-def relative(found, expected):
-    return np.linalg.norm(found - expected) / np.linalg.norm(expected)
-
-
 def random_objects(*shape, seed=1):
     """Two objects, and an illumination whose maximum is one."""
     rng = np.random.default_rng(seed)
@@ -99,7 +95,7 @@ def test_a_probe_for_each_group_is_as_one_for_all_group_by_group(name):
     form, batch = batch_of(name)
     network = network_of(geometry_of_form(form), trained=True)
     together = network(batch["x"], batch["offsets"], batch["probe"]).numpy()
-    assert relative(batch["probe"][0], batch["probe"][1]) > 0.1
+    assert reference.relative(batch["probe"][0], batch["probe"][1]) > 0.1
     for b in range(2):
         x, offsets = batch["x"][b : b + 1], batch["offsets"][b : b + 1]
         alone = network(x, offsets, batch["probe"][b, 0]).numpy()
@@ -114,8 +110,12 @@ def test_the_truth_stays_where_it_is(name, within):
     arguments = batch["x"], batch["offsets"], batch["probe"]
     illuminated = batch["illumination"] > 0.05
     target = batch["target"][illuminated]
-    within("from the truth", relative(network(*arguments, batch["target"])[illuminated], target), below=2e-3)
-    within("from nothing", relative(network(*arguments)[illuminated], target), above=0.03)
+    within(
+        "from the truth",
+        reference.relative(network(*arguments, batch["target"])[illuminated], target),
+        below=2e-3,
+    )
+    within("from nothing", reference.relative(network(*arguments)[illuminated], target), above=0.03)
 
 
 def slow_misfit(batch, b, reach):
