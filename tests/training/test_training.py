@@ -48,12 +48,9 @@ def fit(model, train_data, val, epochs=1, config=CONFIG.train, compile_xla=False
     return train(model, train_data, val, settings, standard_callbacks(patience=config.patience))
 
 
-def untrained_pinn(training):
-    return build_pinn(CONFIG.model, geometry_of(training), CONFIG.xla, CONFIG.loss_weights, CONFIG.seed)
-
-
 def trained_pinn(data, compile_xla=False, **changes):
-    model = untrained_pinn(data["train"])
+    geometry = geometry_of(data["train"])
+    model = build_pinn(CONFIG.model, geometry, CONFIG.xla, CONFIG.loss_weights, CONFIG.seed)
     return model, fit(model, data["train"], data["val"], epochs=3, compile_xla=compile_xla, **changes)
 
 
@@ -221,17 +218,10 @@ def fresh_process(tmp_path_factory):
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def steps_among(modules):
-    return sorted(re.findall(r"_(train|eval|predict)_step_", " ".join(modules)))
-
-
-def test_each_stage_is_compiled_exactly_once(fresh_process):
-    compiled = fresh_process[1]
-    assert steps_among(compiled) == ["eval", "predict", "train"], compiled
-
-
-def test_nothing_is_compiled_without_xla(fresh_process):
-    assert fresh_process[0] == []
+def test_each_stage_is_compiled_exactly_once_and_nothing_without_xla(fresh_process):
+    without, compiled = fresh_process[:2]
+    steps = sorted(re.findall(r"_(train|eval|predict)_step_", " ".join(compiled)))
+    assert without == [] and steps == ["eval", "predict", "train"], compiled
 
 
 def test_a_fresh_process_gives_the_same_weights_and_losses(fresh_process, pinn):

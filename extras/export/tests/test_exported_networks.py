@@ -88,11 +88,6 @@ def case_of(name, small_config):
     return with_random_weights(network), inputs(np.random.default_rng(1), **data)
 
 
-def of_pairs(generator, x, offsets, probe):
-    found = generator.call(x, offsets, Pair(tf.constant(probe.real), tf.constant(probe.imag)))
-    return found.real.numpy() + 1j * found.imag.numpy()
-
-
 def worst(found, expected):
     return np.abs(found - expected).max() / np.abs(expected).max()
 
@@ -101,7 +96,8 @@ def worst(found, expected):
 def test_a_network_of_pairs_is_the_network(name, small_config):
     generator, (x, offsets, probe) = case_of(name, small_config)
     expected = generator.call(x, offsets, tf.constant(probe)).numpy()
-    assert worst(of_pairs(generator, x, offsets, probe), expected) < 1e-5
+    found = generator.call(x, offsets, Pair(tf.constant(probe.real), tf.constant(probe.imag)))
+    assert worst(found.real.numpy() + 1j * found.imag.numpy(), expected) < 1e-5
     assert np.ptp(np.abs(expected)) > 0.01  # the networks do something
 
 
@@ -114,10 +110,6 @@ def stored(trained_run):
     return replace(found, weights=weights)
 
 
-def description_of(stored):
-    return describe_network(ExportModelConfig(run=str(stored.run), batch_size=B), stored)
-
-
 def example(stored, d, count=B):
     axis = np.arange(d.N) - d.N // 2
     probe = stored.setup.probe * np.exp(0.02j * axis[:, None] * axis).astype(np.complex64)  # no real one
@@ -126,17 +118,15 @@ def example(stored, d, count=B):
     return patterns(probe, offsets, d.region_size), offsets.astype(np.float32), probe
 
 
-def original(stored, d, x, offsets, probe):
-    return trained_generator(stored, d).call(x, offsets, tf.constant(probe[None])).numpy()
-
-
 @pytest.mark.parametrize("suffix", FORMATS)
 def test_runtimes_give_what_the_network_gives(stored, suffix, tmp_path):
-    d = description_of(stored)
+    d = describe_network(ExportModelConfig(run=str(stored.run), batch_size=B), stored)
     target, values = tmp_path / f"model{suffix}", example(stored, d)
     FORMATS[suffix].write(portable(stored, d), d, target)
     exported = open_exported(target, threads=1)
-    found, expected = exported(*values), original(stored, d, *values)
+    x, offsets, probe = values
+    found = exported(*values)
+    expected = trained_generator(stored, d).call(x, offsets, tf.constant(probe[None])).numpy()
     assert worst(found, expected) < 1e-5 and found.dtype == np.complex64
     assert exported.description.to_json() == d.to_json()
     with pytest.raises(ConfigError, match=r"amplitudes has shape \(2, 4, 32, 32\); the model takes \(3, 4"):

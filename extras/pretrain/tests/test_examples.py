@@ -177,12 +177,6 @@ def test_wrong_positions_change_what_is_specified_and_not_what_is_measured():
     assert np.std(np.concatenate(found)) == pytest.approx(0.4, rel=0.12)
 
 
-def assert_same(one, two):
-    assert one.keys() == two.keys()
-    for key in one:
-        np.testing.assert_array_equal(one[key], two[key], err_msg=key)
-
-
 def test_a_step_has_the_same_batch_whatever_came_before():
     config = config_of(measurement=replace(CLEAN, start_share=0.5, bad_share=0.5, photons=(1e3, 1e6)))
     examples = Examples(config)
@@ -191,7 +185,7 @@ def test_a_step_has_the_same_batch_whatever_came_before():
     np.random.seed(2)  # noqa: NPY002
     back = Examples(config)
     for step in (5, 1, 3, 1):
-        assert_same(back.batch(step), there[step])
+        np.testing.assert_equal(back.batch(step), there[step])
         form = back.form_of(step)
         assert there[step]["x"].shape == (form.batch, form.C, form.N, form.N)
     assert len({examples.form_of(step) for step in range(20)}) == 3

@@ -114,7 +114,8 @@ def test_a_pretraining_through_the_command_line(tmp_path, in_process):
     assert isinstance(model.config, PretrainConfig) and model.config.steps == 3
     description = json.loads((run / "pinn" / "model.json").read_text())
     assert description["complete"]
-    assert description["parameters"] == sum(w.size for w in weights_in(run).values())
+    with np.load(run / "pinn" / "weights.npz") as weights:
+        assert description["parameters"] == sum(weights[name].size for name in weights)
     rng = np.random.default_rng(0)
     row, col = np.mgrid[:32, :32] - 16
     probe = np.exp(-(row**2 + col**2) / 60 + 0.01j * row * col)
@@ -125,11 +126,6 @@ def test_a_pretraining_through_the_command_line(tmp_path, in_process):
     assert single.shape == (2, 16, 16) and np.isfinite(single).all()
     code, _, err = in_process(SCRIPT, "resume=run")
     assert code == 0 and "is finished; nothing is left to do" in err
-
-
-def weights_in(run):
-    with np.load(run / "pinn" / "weights.npz") as archive:
-        return dict(archive)
 
 
 @pytest.mark.parametrize(
