@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from helpers.datasets import single_patterns
+from helpers.reference import random_complex
 
 from ptycho.config.waves import Fresnel
 from ptycho.scan.beam import Beam
@@ -18,10 +19,6 @@ POSITIONS = np.array([[0, 0], [3, 7], [13, 2], [11, 13]])
 @pytest.fixture
 def random():
     return np.random.default_rng(5)
-
-
-def complex_noise(random, *shape):
-    return random.normal(size=shape) + 1j * random.normal(size=shape)
 
 
 def tilted(image, rows, cols):
@@ -50,7 +47,7 @@ def patterns(made, image):
 def test_patterns_stay_and_the_object_is_flat(random):
     smooth = np.exp(0.2j * np.sin(np.indices((SIDE, SIDE)).sum(axis=0)))
     image = tilted(smooth, 0.4, -0.7)
-    made = replace(reconstruction(image, complex_noise(random, 2, N, N)), uncut=image)
+    made = replace(reconstruction(image, random_complex(random, (2, N, N))), uncut=image)
     flat = move_ramp(made)
     for before, after in ((made.object, flat.object), (made.uncut, flat.layers)):
         expected = patterns(made, before)
@@ -61,7 +58,7 @@ def test_patterns_stay_and_the_object_is_flat(random):
 
 
 def test_an_empty_object_stays(random):
-    made = reconstruction(np.zeros((SIDE, SIDE)), complex_noise(random, N, N))
+    made = reconstruction(np.zeros((SIDE, SIDE)), random_complex(random, (N, N)))
     assert move_ramp(made) is made
 
 
