@@ -35,11 +35,6 @@ SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
 KINDS = {"HDF5": Hdf5Archive, "NPZ": NpzArchive}
 
 
-@pytest.fixture(scope="module")
-def small():
-    return scans.Made()
-
-
 @pytest.fixture
 def npz(tmp_path):
     return lambda file="scan.npz", /, **arrays: scans.save_npz(tmp_path / file, **arrays)
@@ -403,31 +398,31 @@ def test_a_mark_of_pilatus_stays_in_its_patterns(tmp_path):
 # ---------------------------------------------------------------- PtychoPINN
 
 
-def test_ptychopinn(small, npz):
+def test_ptychopinn(npz):
     metadata = np.array({"a": 1}, dtype=object)
-    scan = open_scan(npz(**scans.pinn(small, scan_index=np.arange(7) // 4, _metadata=metadata)))
+    scan = open_scan(npz(**scans.pinn(scan_index=np.arange(7) // 4, _metadata=metadata)))
     says(scan, format="ptychopinn", domain="counts", zero_frequency="centre", unit="px", object=None)
-    scans.equal(scan.patterns, small.counts)
-    says(scan, positions=np.stack([small.row, small.col], axis=1), probe=small.probe[:1])
+    scans.equal(scan.patterns, scans.SMALL.counts)
+    says(scan, positions=np.stack([scans.SMALL.row, scans.SMALL.col], axis=1), probe=scans.SMALL.probe[:1])
     says(scan, scan_index=np.array([0, 0, 0, 0, 1, 1, 1]), object_centre_m=None)
     assert "_metadata is not read" in scan.notes and not scan.warnings
 
 
-def test_values_of_ptychopinn_that_are_python_objects_are_skipped(small, npz):
+def test_values_of_ptychopinn_that_are_python_objects_are_skipped(npz):
     objects = dict.fromkeys(("probeGuess", "objectGuess", "bad_pixels"), np.array([None], object))
-    scan = open_scan(npz(**scans.pinn(small, scan_index=np.arange(7), **objects)))
+    scan = open_scan(npz(**scans.pinn(scan_index=np.arange(7), **objects)))
     says(scan, probe=None, object=None, good=None, scan_index=np.arange(7))
     assert {line.split()[1] for line in scan.warnings} == set(objects) and len(scan.warnings) == 3
-    scan = open_scan(npz(**scans.pinn(small, bad_pixels=small.bad, scan_index=np.array(["a"] * 7))))
-    says(scan, good=~small.bad, scan_index=None)
+    scan = open_scan(npz(**scans.pinn(bad_pixels=scans.SMALL.bad, scan_index=np.array(["a"] * 7))))
+    says(scan, good=~scans.SMALL.bad, scan_index=None)
 
 
-def test_ptychopinn_positions_are_the_probes_centre_from_the_corner_of_the_object(small, npz):
+def test_ptychopinn_positions_are_the_probes_centre_from_the_corner_of_the_object(npz):
     """A probe whose centre is at column 17 and row 15.5 is in the middle of a 31 × 34 object."""
     x, y = np.array([17.0, 20, 17, 0, 1, 2, 3]), np.array([15.5, 15.5, 13.5, 0, 1, 2, 3])
-    scan = open_scan(npz(**scans.pinn(small, xcoords=x, ycoords=y, objectGuess=small.object)))
+    scan = open_scan(npz(**scans.pinn(xcoords=x, ycoords=y, objectGuess=scans.SMALL.object)))
     np.testing.assert_array_equal(scan.positions[:3], [[15.5, 17], [15.5, 20], [13.5, 17]])
-    says(scan, object=small.object, object_centre_m=(15.5, 17))
+    says(scan, object=scans.SMALL.object, object_centre_m=(15.5, 17))
 
 
 @pytest.mark.parametrize(
@@ -439,22 +434,22 @@ def test_ptychopinn_positions_are_the_probes_centre_from_the_corner_of_the_objec
         ("counts", ("legacy_v1",), "counts"),
     ],
 )
-def test_ptychopinn_domain(small, npz, numbers, contract, domain):
+def test_ptychopinn_domain(npz, numbers, contract, domain):
     """The file decides, and then the numbers: 0.137 √counts may be an amplitude or an intensity."""
-    scaled = np.sqrt(small.counts, dtype=np.float32) * np.float32(0.137)
-    patterns = {"counts": small.counts, "scaled": scaled}[numbers]
+    scaled = np.sqrt(scans.SMALL.counts, dtype=np.float32) * np.float32(0.137)
+    patterns = {"counts": scans.SMALL.counts, "scaled": scaled}[numbers]
     attributes = dict(zip(("scale_contract_version", "measurement_domain"), contract, strict=False))
-    scan = open_scan(npz(**scans.pinn(small, diff3d=patterns, **attributes)))
+    scan = open_scan(npz(**scans.pinn(diff3d=patterns, **attributes)))
     assert scan.domain == domain and len(scan.warnings) == (len(contract) == 1)
     assert any(note.startswith(f"{domain or 'domain unknown'}: ") for note in scan.notes)
 
 
 @pytest.mark.parametrize("axes", [(0, 1, 2), (1, 2, 0)])
-def test_ptychopinn_prepared_and_legacy(small, npz, axes):
-    patterns = np.sqrt(small.counts, dtype=np.float32) * np.float32(0.137)
-    arrays = scans.pinn(small, diff3d=None, diffraction=patterns.transpose(axes), bad_pixels=small.bad)
+def test_ptychopinn_prepared_and_legacy(npz, axes):
+    patterns = np.sqrt(scans.SMALL.counts, dtype=np.float32) * np.float32(0.137)
+    arrays = scans.pinn(diff3d=None, diffraction=patterns.transpose(axes), bad_pixels=scans.SMALL.bad)
     scan = open_scan(npz(**arrays))
-    says(scan, domain="amplitude", good=~small.bad)
+    says(scan, domain="amplitude", good=~scans.SMALL.bad)
     assert not scan.warnings
     scans.equal(scan.patterns, patterns)
 
@@ -462,19 +457,23 @@ def test_ptychopinn_prepared_and_legacy(small, npz, axes):
 # ---------------------------------------------------------------- tike
 
 
-def test_tike_positions_are_the_probes_first_sample(small, npz):
+def test_tike_positions_are_the_probes_first_sample(npz):
     """A 9 × 12 probe in the middle, (15.5, 17), of the 31 × 34 object has its first sample at (11.5, 11)."""
-    changes = {"scan": np.array([[4, 6.0]] * 7), "psi": small.object, "probe": small.probe[None, None]}
-    scan = open_scan(npz(**scans.tike(small, **changes, data=small.counts[None] * np.float32(0.7))))
-    says(scan, positions=np.array([[4, 6.0]] * 7), object_centre_m=(11.5, 11), object=small.object)
-    says(scan, format="tike", domain="intensity", zero_frequency="corner", unit="px", probe=small.probe)
-    scans.equal(scan.patterns, small.counts * np.float32(0.7))
+    changes = {
+        "scan": np.array([[4, 6.0]] * 7),
+        "psi": scans.SMALL.object,
+        "probe": scans.SMALL.probe[None, None],
+    }
+    scan = open_scan(npz(**scans.tike(**changes, data=scans.SMALL.counts[None] * np.float32(0.7))))
+    says(scan, positions=np.array([[4, 6.0]] * 7), object_centre_m=(11.5, 11), object=scans.SMALL.object)
+    says(scan, format="tike", domain="intensity", zero_frequency="corner", unit="px", probe=scans.SMALL.probe)
+    scans.equal(scan.patterns, scans.SMALL.counts * np.float32(0.7))
 
 
 @pytest.mark.parametrize("arrays", [scans.pinn, scans.tike])
 @pytest.mark.parametrize("second", ["table", "product"])
-def test_other_positions_take_the_place_of_the_files(tmp_path, small, npz, arrays, second):
-    path = npz("a.npz", **arrays(small))
+def test_other_positions_take_the_place_of_the_files(tmp_path, npz, arrays, second):
+    path = npz("a.npz", **arrays())
     wanted = np.random.default_rng(0).uniform(0, 1e-6, (7, 2))
     if second == "table":
         np.save(tmp_path / "t.npy", wanted)
@@ -528,16 +527,16 @@ def test_keymap_of_two_files(tmp_path):
 # ---------------------------------------------------------------- the table, and real files
 
 
-def test_the_content_decides_not_the_name(small, tmp_path):
+def test_the_content_decides_not_the_name(tmp_path):
     path = tmp_path / "scan.npz"  # HDF5, after a block of the user's
     with h5py.File(path, "w", userblock_size=512) as file:
-        file["a"], file["b"] = small.counts, np.stack([small.row, small.col], axis=1)
+        file["a"], file["b"] = scans.SMALL.counts, np.stack([scans.SMALL.row, scans.SMALL.col], axis=1)
     scan = open_scan(path, ReadOptions(keys={"patterns": "a", "positions": "b"}, unit="um"))
     assert scan.format == "hdf5"
-    scans.equal(scan.patterns, small.counts)
+    scans.equal(scan.patterns, scans.SMALL.counts)
     refused(path, r"none of the layouts ptychodus, .*; it holds a \(7, 9, 12\) uint16, b \(7, 2\) float64")
     with h5py.File(path, "a") as file:
-        file["dp"], file["ppX"], file["ppY"] = small.counts, small.col, small.row
+        file["dp"], file["ppX"], file["ppY"] = scans.SMALL.counts, scans.SMALL.col, scans.SMALL.row
     assert open_scan(path, NO).format == "foldslice"
 
 

@@ -49,7 +49,7 @@ BY_KEYS = {"patterns": "a", "positions": "b"}
     ],
 )
 def test_options_that_do_not_fit(tmp_path, keys, options, match):
-    m = scans.Made()
+    m = scans.SMALL
     arrays = {"a": m.counts, "b": np.stack([m.row, m.col], axis=1), "c": m.row, "d": np.array(-1.0)}
     path = scans.save_npz(tmp_path / "a.npz", **arrays, e=m.bad, f=m.bad[1:])
     with pytest.raises(ConfigError, match=match) as caught:
@@ -82,7 +82,7 @@ def test_a_second_file_that_is_of_no_use(tmp_path):
     ],
 )
 def test_files_that_are_no_archive(tmp_path, content, match):
-    path = scans.save_npz(tmp_path / "a.npz", **scans.pinn(scans.Made()))
+    path = scans.save_npz(tmp_path / "a.npz", **scans.pinn())
     path.write_bytes(content(path.read_bytes()))
     refused(path, match)
 
@@ -170,24 +170,24 @@ def test_what_does_not_fit_in_hdf5(tmp_path, change, match):
 @pytest.mark.parametrize(
     ("arrays", "match"),
     [
-        (lambda m: scans.pinn(m, ycoords=None), r"lacks ycoords; it has xcoords, diff3d, probeGuess"),
-        (lambda m: scans.pinn(m, diff3d=m.counts[0]), r"diff3d has shape \(9, 12\); must be \(patterns, row"),
-        (lambda m: scans.pinn(m, xcoords=m.col[1:]), r"ycoords \(7,\) and xcoords \(6,\) must be one list"),
-        (lambda m: scans.tike(m, scan=m.row), r"scan has shape \(7,\); must be \(7, 2\)"),
+        (scans.pinn(ycoords=None), r"lacks ycoords; it has xcoords, diff3d, probeGuess"),
+        (scans.pinn(diff3d=scans.SMALL.counts[0]), r"diff3d has shape \(9, 12\); must be \(patterns, row"),
+        (scans.pinn(xcoords=scans.SMALL.col[1:]), r"ycoords \(7,\) and xcoords \(6,\) must be one list"),
+        (scans.tike(scan=scans.SMALL.row), r"scan has shape \(7,\); must be \(7, 2\)"),
         (
-            lambda m: product(None, patterns=MADE.counts, indexes=np.arange(15) * 0.5),
+            product(None, patterns=MADE.counts, indexes=np.arange(15) * 0.5),
             r"indexes has shape \(15,\) of float64; must be \(15,\) whole numbers",
         ),
         (
-            lambda m: {"a": m.counts, "b": m.row, "c": np.array("text")},
+            {"a": scans.SMALL.counts, "b": scans.SMALL.row, "c": np.array("text")},
             r"has none of the layouts .*it holds a \(7, 9, 12\) uint16, b \(7,\) float64, c \(no numbers\); "
             r"name its arrays: data\.keys\.patterns=… data\.keys\.positions=… data\.unit=um",
         ),
-        (lambda m: {}, "it holds no arrays"),
+        ({}, "it holds no arrays"),
     ],
 )
 def test_what_does_not_fit_in_npz(tmp_path, arrays, match):
-    path = scans.save_npz(tmp_path / "a.npz", **arrays(scans.Made()))
+    path = scans.save_npz(tmp_path / "a.npz", **arrays)
     refused(path, f"^{path}: .*{match}")
 
 
