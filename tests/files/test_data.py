@@ -23,9 +23,6 @@ def plain(dataset_of):
     return dataset_of(positions, [[k, k + 1] for k in range(7)], region_size=20)
 
 
-# ---- normalisation
-
-
 def test_mean_energy_of_the_normalised_patterns_is_a_quarter_of_N_squared(datasets):
     for data in datasets.values():
         x = data.normalisation * np.asarray(data.amplitudes, np.float64)
@@ -39,9 +36,6 @@ def test_the_truth_and_the_model_probe_predict_the_normalised_amplitudes(dataset
     x = batch_of(data, np.array([4]))["x"].numpy()[0, 2]
     noise = data.normalisation / 2  # of √n, for n large
     assert np.sqrt(np.mean((predicted - x) ** 2)) < 1.5 * noise
-
-
-# ---- patterns
 
 
 def test_patterns_are_the_rows_and_hand_out_no_way_to_change_them_unnoticed():
@@ -72,9 +66,6 @@ def test_statistics_by_loops_however_the_patterns_are_cut_and_kept(datasets, tmp
     np.testing.assert_allclose(good.mean_intensity, np.mean(rows[:9].astype(float) ** 2, axis=0))
 
 
-# ---- checks
-
-
 @pytest.mark.parametrize(
     "changes, message",
     [
@@ -91,9 +82,6 @@ def test_impossible_datasets_are_refused(dataset_of, changes, message):
     values = {"positions": CORNERS, "groups": [[0, 1, 2, 3]], "region_size": 20} | changes
     with pytest.raises(ConfigError, match=message):
         dataset_of(**values)
-
-
-# ---- files
 
 
 @pytest.mark.parametrize("truth", [True, False])
@@ -124,9 +112,6 @@ def test_files_that_are_no_dataset_are_refused(plain, tmp_path, change, message)
     arrays = {key: value for key, value in (to_arrays(plain) | change).items() if value is not None}
     with pytest.raises(ConfigError, match=rf"data.npz: .*{message}"):
         load_dataset(save_npz(tmp_path / "data.npz", **arrays))
-
-
-# ---- single patterns
 
 
 def test_single_patterns_at_sub_pixel_positions_leave_room(dataset_of):

@@ -3,7 +3,6 @@
 import re
 
 import pytest
-import tensorflow as tf
 from helpers.cli import fresh
 
 from ptycho import quiet_start
@@ -62,8 +61,7 @@ def test_each_process_of_a_machine_has_a_gpu_of_its_own(monkeypatch, name):
     assert quiet_start.own_gpu([]) == []
 
 
-def test_threads_of_the_environment_are_left_to_tensorflow(monkeypatch):
-    monkeypatch.setenv(quiet_start.THREADS, "3")
-    before = tf.config.threading.get_intra_op_parallelism_threads()
-    quiet_start.start_tensorflow(for_solver=True)
-    assert tf.config.threading.get_intra_op_parallelism_threads() == before
+def test_threads_of_the_environment_are_left_to_tensorflow(tmp_path):
+    words = "import tensorflow as tf; print(tf.config.threading.get_intra_op_parallelism_threads())"
+    ran = fresh(tmp_path, "-c", START + words, **{quiet_start.THREADS: "3"})
+    assert ran.stdout == "0\n", ran.stderr  # it reads the variable itself

@@ -37,8 +37,6 @@ def dot(a, b):
     return np.vdot(np.asarray(b), np.asarray(a))
 
 
-# ---- patches
-
 # TensorFlow's own kernel computes in single precision alone: (mover, dtypes, tolerance).
 MOVERS = [
     pytest.param(SEPARABLE, (tf.complex128, tf.float64), 1e-12, id="separable"),
@@ -70,9 +68,6 @@ def test_batches_of_different_length_are_an_error(mover, images, sets):
         mover.place(tf.zeros((images, 1, N, N), tf.complex64), positions, SHAPE)
 
 
-# ---- whole-pixel windows
-
-
 def test_windows_are_cut_with_zeros_outside_and_added_by_the_adjoint(rng, objects):
     starts = np.array([[0, 0], [3, 1], [25, 33], [33, 41], [4, 30], [25, 0]])
     windows = reference.random_complex(rng, (6, N, N))
@@ -81,9 +76,6 @@ def test_windows_are_cut_with_zeros_outside_and_added_by_the_adjoint(rng, object
     backward = add_windows(windows, starts, SHAPE)
     assert backward.shape == SHAPE
     assert dot(forward, windows) == pytest.approx(dot(objects[0], backward), rel=1e-12)
-
-
-# ---- exit waves
 
 
 @pytest.fixture
@@ -118,9 +110,6 @@ def test_pad_to_centres_and_crop_to_is_its_adjoint(rng, inner, side, before):
     np.testing.assert_array_equal(physics.crop_to(tf.constant(padded), inner), small)
 
 
-# ---- propagation
-
-
 @pytest.mark.parametrize("shape", [(12, 12), (13, 13), (9, 14)])
 def test_far_field_is_the_unitary_transform(rng, shape):
     wave = reference.random_complex(rng, shape)
@@ -140,9 +129,6 @@ def test_modulus_change_takes_measured_amplitudes_and_keeps_phases(rng):
     np.testing.assert_allclose(far, measured * weight * np.exp(1j * np.angle(before)), rtol=1e-10)
     dark = physics.modulus_change(tf.zeros((1, 4, 4), tf.complex64), tf.ones((4, 4)))
     np.testing.assert_array_equal(dark, 0)
-
-
-# ---- the whole measurement
 
 
 @pytest.mark.parametrize("positions", [INTEGER, SUBPIXEL], ids=["integer", "sub-pixel"])
@@ -170,9 +156,6 @@ def test_eager_graph_and_xla_agree_with_each_other_and_the_projective_kernel(obj
     }
     for name, other in others.items():
         np.testing.assert_allclose(other, eager, atol=2e-5 * np.max(eager), err_msg=name)
-
-
-# ---- gradients
 
 
 @pytest.mark.parametrize("compile_xla", [False, True])

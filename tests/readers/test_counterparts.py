@@ -35,9 +35,8 @@ def opened(tmp_path, count=J, places=J, **data):
 )
 def test_frames_that_are_used_have_positions_in_their_order(tmp_path, frames, places, data):
     raw, used = opened(tmp_path, frames, places, **data)
-    first = used[0] if places < J else 0
-    assert len(used) >= 4
-    np.testing.assert_allclose(raw.positions[used], MADE.metres[used - first], atol=1e-20)
+    assert used[0] == J - places and len(used) >= 4
+    np.testing.assert_allclose(raw.positions[used], MADE.metres[used - used[0]], atol=1e-20)
     np.testing.assert_array_equal(raw.patterns.read(used), MADE.counts[used])
 
 

@@ -25,8 +25,6 @@ def foldslice(**changes):
     return {key: value for key, value in arrays.items() if value is not None}
 
 
-# -- wrong options -------------------------------------------------------------------------------------------
-
 BY_KEYS = {"patterns": "a", "positions": "b"}
 
 
@@ -67,9 +65,6 @@ def test_a_second_file_that_is_of_no_use(tmp_path):
     refused(path, "none of the layouts .*it holds something", ReadOptions(patterns_file=str(odd)))
     data = written(tmp_path / "d.h5", {"patterns": MADE.counts, "indexes": np.arange(J)})
     refused(data, "has no positions; add data.positions_file=, a product")
-
-
-# -- files that cannot be opened -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -151,9 +146,6 @@ def test_patterns_that_are_not_there_and_a_chunk_that_cannot_be_unpacked(tmp_pat
         source.read(slice(0, J, 2))
 
 
-# -- files that lack something or hold something else --------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("change", "match"),
     [
@@ -195,9 +187,6 @@ def test_all_problems_come_at_once(tmp_path):
     changes = {f"{DET}/mask": np.zeros((3, 3), int), f"{SRC}/energy": 6.2, f"{DET}/distance": 5e4}
     path = written(tmp_path / "a.cxi", cxi_arrays(**changes))
     refused(path, "energy=6.2 J: .*; .*distance=50000 m: .*; the mask has shape")
-
-
-# -- other files ---------------------------------------------------------------------------------------------
 
 
 def places_for(folder):
@@ -254,9 +243,6 @@ def test_virtual_datasets(tmp_path):
     refused(path, "the virtual dataset dp refers to d in v1.h5, which is not there")
     short = virtual(tmp_path / "w.h5", sources[:1])
     assert any("10 of 15 patterns were never written" in line for line in open_scan(short).warnings)
-
-
-# -- large and unfinished ------------------------------------------------------------------------------------
 
 
 def test_a_killed_acquisition_is_noticed(tmp_path):
