@@ -108,9 +108,8 @@ def test_a_study_from_its_first_cell_to_its_report(run, tmp_path, capsys, caplog
     report = (out / "results.md").read_text()
     assert f"## All scans, {BOTH}" in report and "## rings" in report and "not done" not in report
     (row,) = [row for row in table_rows(report) if row[:2] == ["`refined`", "1"] and "ring-" in row[-1]]
-    shown = json.loads((out / "ring-foam-mixed-fermat-1e06-N32-J40/refined.json").read_text())["result"][
-        "ssim"
-    ]
+    stored = json.loads((out / "ring-foam-mixed-fermat-1e06-N32-J40/refined.json").read_text())
+    shown = stored["result"]["ssim"]
     assert row[2:6] == [f"{shown[0]:.4f}"] * 2 + [f"{shown[1]:.4f}"] * 2
     for name in ("heat_map", "worst", "flag"):
         assert (out / f"{name}.png").read_bytes()[:4] == b"\x89PNG"

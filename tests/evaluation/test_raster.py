@@ -21,9 +21,7 @@ def lattice(A=SHEARED, shape=(34, 41), jitter=0.0, seed=0):
 
 def photograph():
     """A complex object: amplitude and phase are two photographs of skimage."""
-    pictures = [
-        picture[60:][: SHAPE[0], 40:][:, : SHAPE[1]] / 255 for picture in (data.camera(), data.moon())
-    ]
+    pictures = [p[60 : 60 + SHAPE[0], 40 : 40 + SHAPE[1]] / 255 for p in (data.camera(), data.moon())]
     return (0.6 + 0.4 * pictures[0]) * np.exp(2j * pictures[1])
 
 

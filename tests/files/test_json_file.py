@@ -57,8 +57,7 @@ def test_json_and_yaml_and_images_are_read_in_one_place():
         r"json\.loads?\(|yaml\.(safe_)?load|OmegaConf\.load|tifffile\.imread|Image\.open|imread\("
     )
     allowed = {"ptycho/files/text.py", "workflows/write_conf.py"}  # the latter: what we wrote
-    sources = [
-        path for folder in ("ptycho", "workflows", "scripts") for path in (ROOT / folder).rglob("*.py")
-    ]
+    folders = (ROOT / name for name in ("ptycho", "workflows", "scripts"))
+    sources = [path for folder in folders for path in folder.rglob("*.py")]
     found = {path.relative_to(ROOT).as_posix() for path in sources if alone.search(path.read_text())}
     assert found <= allowed

@@ -72,10 +72,8 @@ def eiger_folder(folder, parts=3):
     """A master and its files of 5 patterns."""
     with h5py.File(folder / "s_master.h5", "w") as master:
         for k in range(1, parts + 1):
-            written(
-                folder / f"s_data_{k:06d}.h5",
-                {"entry/data/data": MADE.counts[5 * k - 5 : 5 * k].astype("u4")},
-            )
+            some = MADE.counts[5 * k - 5 : 5 * k].astype("u4")
+            written(folder / f"s_data_{k:06d}.h5", {"entry/data/data": some})
             link = h5py.ExternalLink(f"s_data_{k:06d}.h5", "/entry/data/data")
             master[f"entry/data/data_{k:06d}"] = link
         detector = master.create_group("entry/instrument/detector")

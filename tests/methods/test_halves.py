@@ -22,9 +22,8 @@ def scan():
 def halves(scan, converged):
     """Return the correlation of halves that are both the true object."""
     states = iter(converged)
-    return half_scans(
-        lambda part: replace(covered_part(scan.object, part), converged=next(states)), scan.dataset(), 0
-    )
+    part = lambda part: replace(covered_part(scan.object, part), converged=next(states))  # noqa: E731
+    return half_scans(part, scan.dataset(), 0)
 
 
 def test_halves_that_agree_never_fall(scan):

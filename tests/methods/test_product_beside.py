@@ -35,11 +35,8 @@ def written(path, **changes):
 
 def patterns_of(kind, path):
     """Write the made-up counts into an NPZ file, with meaningless positions that its format requires."""
-    arrays = {
-        "ptychodus": {"patterns": SMALL.counts, "bad_pixels": SMALL.bad},
-        "ptychopinn": pinn(),
-        "tike": tike(),
-    }
+    arrays = {"ptychodus": {"patterns": SMALL.counts, "bad_pixels": SMALL.bad}}
+    arrays |= {"ptychopinn": pinn(), "tike": tike()}
     return save_npz(path, **arrays[kind])
 
 

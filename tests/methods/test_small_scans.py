@@ -117,7 +117,7 @@ def finished(scan_of, tmp_path_factory, in_process_once, read_rightly_once):
     overrides = (
         *(f"data.file={scan_of(7)}", "group_size=37", "tiles=true", "nepochs=1", "holdout_fraction=0.1"),
         *("model.stages=1", "model.width=8", "xla.compile=false", "solver.steps=2"),
-        *("solver.error_map=false", "solver.regulariser=none"),
+        *("solver.error_map=false", "solver.regulariser=none", "solver.slices=1", "solver.probe_variation=0"),
     )
     code, _, error = in_process_once(SCRIPT, *overrides, f"output_dir={folder / 'run'}", cwd=folder)
     assert code == 0, error

@@ -85,9 +85,8 @@ def test_patterns_beyond_the_region_see_its_mean(clean, build_network, shift):
     padded[margin:-margin, margin:-margin] = region
     position = np.array(shift) + (data.region_size - data.N) / 2 + margin
     expected = reference.diffraction(padded, [position], data.model_probe[0])
-    found = model.predict_amplitudes(
-        tf.constant(region[None]), tf.constant([[shift]], tf.float32), tf.constant(data.model_probe)
-    )
+    offsets, probe = tf.constant([[shift]], tf.float32), tf.constant(data.model_probe)
+    found = model.predict_amplitudes(tf.constant(region[None]), offsets, probe)
     np.testing.assert_allclose(found[0], expected, atol=2e-4 * expected.max())
 
 

@@ -43,9 +43,8 @@ def test_a_thin_object_is_not_touched_by_a_distance():
     scan, _ = thick_scan()
     data = scan.dataset(np.random.default_rng(0))
     estimate, parts = scan.estimate(data.normalisation), ("object", "modes", "positions")
-    plain, other = (
-        likelihood_of(d).evaluate(estimate, parts) for d in (data, replace(data, between=BETWEEN))
-    )
+    both = data, replace(data, between=BETWEEN)
+    plain, other = (likelihood_of(one).evaluate(estimate, parts) for one in both)
     assert np.array_equal(plain.deviance, other.deviance)
     for part in parts:
         assert np.array_equal(plain.gradients[part], other.gradients[part])

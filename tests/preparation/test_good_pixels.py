@@ -112,17 +112,13 @@ def test_read_noise_is_noise(dtype, tmp_path):
     assert len(bad(frames.astype(dtype), negative="bad")) > 0.5 * H * W
 
 
-def gap_of(number, every=1):
-    frames = counts()
-    frames[::every, :, 30:32] = number
-    return frames
-
-
 @pytest.mark.parametrize("dtype", [np.int32, np.float32])
 @pytest.mark.parametrize("number", [-2, -1e6])
 @pytest.mark.parametrize("every", [1, 8])
 def test_marks_below_zero_are_bad_pixels(dtype, number, every):
-    scan = interpret(raw(gap_of(number, every).astype(dtype)), config())
+    frames = counts().astype(dtype)
+    frames[::every, :, 30:32] = number
+    scan = interpret(raw(frames), config())
     expected = np.zeros((H, W), bool)
     expected[:, 30:32] = True
     np.testing.assert_array_equal(~scan.detector.good, expected)

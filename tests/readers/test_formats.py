@@ -48,20 +48,6 @@ def save(kind, path, arrays):
     return scans.save_npz(path.with_suffix(".npz"), **arrays)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_an_archive_declares_without_reading(tmp_path, kind):
-    path = save(kind, tmp_path / "a", {"a/d": MADE.counts, "a/d@pitch": 5e-5, "t": "a word"})
-    with KINDS[kind](path) as file:
-        assert file.kind == kind and file.entry("a/d")[:2] == ((J, H, W), np.uint16)
-        assert file.holds("a/d@pitch", "a/d") and not file.holds("a/e", "a/d") and file.entry("a/e") is None
-        assert file.read("a/d@pitch") == 5e-5 and file.text("t") == "a word" and file.text("a/d") is None
-        assert file.read("a/e") is None and not file.problems
-        assert file.noted(lambda: file.read("t"), needed=True) is None
-        assert file.noted(lambda: file.need("patterns", "x", "y")) is None
-        with pytest.raises(ConfigError, match=rf"{path}: t .*; lacks patterns \(x or y\);"):
-            file.refuse()
-
-
 # ---------------------------------------------------------------- fold_slice
 
 
@@ -459,11 +445,8 @@ def test_ptychopinn_prepared_and_legacy(npz, axes):
 
 def test_tike_positions_are_the_probes_first_sample(npz):
     """A 9 × 12 probe in the middle, (15.5, 17), of the 31 × 34 object has its first sample at (11.5, 11)."""
-    changes = {
-        "scan": np.array([[4, 6.0]] * 7),
-        "psi": scans.SMALL.object,
-        "probe": scans.SMALL.probe[None, None],
-    }
+    changes = {"scan": np.array([[4, 6.0]] * 7), "psi": scans.SMALL.object}
+    changes |= {"probe": scans.SMALL.probe[None, None]}
     scan = open_scan(npz(**scans.tike(**changes, data=scans.SMALL.counts[None] * np.float32(0.7))))
     says(scan, positions=np.array([[4, 6.0]] * 7), object_centre_m=(11.5, 11), object=scans.SMALL.object)
     says(scan, format="tike", domain="intensity", zero_frequency="corner", unit="px", probe=scans.SMALL.probe)

@@ -31,11 +31,8 @@ def test_tiff_stack(tmp_path, table, kind):
             for frame in SMALL.counts:
                 writer.write(frame, contiguous=False, metadata=None if kind == "pages" else {})
     else:
-        options = {
-            "big-endian": {"byteorder": ">"},
-            "deflated": {"compression": "zlib"},
-            "ImageJ": {"imagej": True},
-        }
+        options = {"big-endian": {"byteorder": ">"}, "deflated": {"compression": "zlib"}}
+        options["ImageJ"] = {"imagej": True}
         tifffile.imwrite(path, SMALL.counts, **options.get(kind, {}))
     scan = open_scan(path, ReadOptions(positions_file=table))
     assert (scan.format, scan.domain, scan.zero_frequency, scan.unit) == ("tiff", "counts", None, "um")

@@ -41,10 +41,8 @@ def by_loops(estimate, amplitudes, good, iterations):
             strength = np.sqrt(sum(np.abs(one) ** 2 for one in far))
             wanted = np.sqrt(np.maximum(amplitudes[j] ** 2 - estimate.background, 0))
             ratio = np.where(good, wanted / strength, 1)
-            waves[j] = [
-                wave + np.fft.ifft2(ratio * one) * N - mine
-                for wave, one, mine in zip(waves[j], far, ours, strict=True)
-            ]
+            each = zip(waves[j], far, ours, strict=True)
+            waves[j] = [wave + np.fft.ifft2(ratio * one) * N - mine for wave, one, mine in each]
             total[window] += sum(mode.conj() * wave for mode, wave in zip(probe, waves[j], strict=True))
         image = total / (illumination + held)
     return image

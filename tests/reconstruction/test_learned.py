@@ -42,9 +42,8 @@ def towards(target, likelihood):
 
     def network(shown, noise):
         del noise
-        there = (
-            learned._filled(np.where(viewed.illumination > VIEW.least, target, 0)[viewed.box]) / viewed.noise
-        )
+        known = np.where(viewed.illumination > VIEW.least, target, 0)[viewed.box]
+        there = learned._filled(known) / viewed.noise
         pair = np.stack([there.real, there.imag], axis=-1)[None].astype("f")
         return tf.constant(pair) - tf.stack([shown[..., 0], shown[..., 2]], axis=-1)
 
@@ -79,9 +78,8 @@ def test_a_network_is_shown_the_object_and_what_patterns_ask_for(scan, data, lik
     sigma = likelihood.photon / np.sqrt(2 * illumination[illuminated])
     np.testing.assert_allclose(viewed.deviation[illuminated], sigma, rtol=1e-4)
     bright = illumination > VIEW.bright * illumination.max()
-    assert viewed.noise == pytest.approx(
-        np.sqrt(np.mean(likelihood.photon**2 / (2 * illumination[bright]))), rel=1e-4
-    )
+    variance = np.mean(likelihood.photon**2 / (2 * illumination[bright]))
+    assert viewed.noise == pytest.approx(np.sqrt(variance), rel=1e-4)
     rows, columns = viewed.box
     assert illuminated[rows, columns].sum() == illuminated.sum()
     gradient = likelihood.evaluate(estimate, ("object",)).gradients["object"]

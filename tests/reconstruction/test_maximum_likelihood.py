@@ -38,9 +38,7 @@ def test_a_beam_that_is_right_is_kept(count, photons, kind):
     scan = Scan.of(np.random.default_rng(1), photons, count=count, step=2.2)
     data = scan.dataset(np.random.default_rng(2))
     found = run(data, ModelOptions(), 0)
-    kept = {
-        key: value for key, value in decided(found).items() if key not in ("regulariser", "initial object")
-    }
+    kept = {key: decided(found)[key] for key in decided(found).keys() - {"regulariser", "initial object"}}
     assert kept.pop("OPR modes") == "0" and kept.pop("modes") == "1"
     assert kept == dict.fromkeys(("probe", "positions", "flux", "background"), "not refined")
     assert all(f"deviance of held-out {kind}" in decision.why for decision in found.decisions)
@@ -216,9 +214,8 @@ def test_specified_options_are_kept(scan):
     assert found.objective.prior == Prior("edge_preserving", 3.0)
     assert found.objective.likelihood.noise == "robust"
     assert len(found.fit.course) <= 22, "two fits, each with its start"
-    assert decided(found) == dict.fromkeys(("probe", "positions", "flux", "background"), "refined") | {
-        "modes": "2"
-    }
+    refined = dict.fromkeys(("probe", "positions", "flux", "background"), "refined")
+    assert decided(found) == refined | {"modes": "2"}
     assert all(decision.why.startswith("specified") for decision in found.decisions)
     never = run(data, KNOWN, 0)
     assert never.refine == Refine(False) and not never.decisions and never.objective.prior.strength == 0

@@ -121,10 +121,8 @@ def test_one_pattern_among_many_is_an_outlier(variation):
     """An outlier has a large misfit and a large unexplained fraction, at any scale of the misfit."""
     missed, deviances = misses(90)
     assert not len(find_outliers(Residuals(variation * missed, np.full(90, variation), missed), deviances))
-    missed[[40, 7]], deviances[[40, 3]] = (
-        0.2,
-        5.0,
-    )  # 7 has a large unexplained fraction with an ordinary misfit, 3 the reverse
+    missed[[40, 7]] = 0.2  # 7 with an ordinary misfit
+    deviances[[40, 3]] = 5.0  # 3 with an ordinary unexplained fraction
     found = find_outliers(Residuals(variation * missed, np.full(90, variation), missed), deviances)
     np.testing.assert_array_equal(found, [40])
 

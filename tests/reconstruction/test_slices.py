@@ -97,10 +97,8 @@ def test_errors_of_slices_are_those_of_their_product():
     near = replace(data, between=replace(BETWEEN, length=1e-3 * BETWEEN.length))
     two = replace(thin, object=root_of(thin.object, 2))
     mask = illuminated_mask(scan)
-    one, both = (
-        map_errors(Objective(likelihood_of(each)), estimate, mask, 0)
-        for each, estimate in ((data, thin), (near, two))
-    )
+    each = (data, thin), (near, two)
+    one, both = (map_errors(Objective(likelihood_of(d)), estimate, mask, 0) for d, estimate in each)
     for known, found in ((one.amplitude, both.amplitude), (one.phase, both.phase)):
         np.testing.assert_allclose(np.median(found[0][mask] / known[0][mask]), 1, atol=0.2)
 
@@ -124,9 +122,7 @@ def thick():
 def test_slices_are_found_that_one_slice_does_not_explain(thick):
     scan, slices, _, one, two = thick
     mask = illuminated_mask(replace(scan, object=slices[0]))
-    deviances = [
-        solved.objective.likelihood.evaluate(solved.estimate).deviance.sum() for solved in (one, two)
-    ]
+    deviances = [s.objective.likelihood.evaluate(s.estimate).deviance.sum() for s in (one, two)]
     measured = N**2 * len(scan.positions)
     assert deviances[0] > 3 * deviances[1] and deviances[1] < 1.1 * measured
     for found, truth in zip(two.estimate.object, slices, strict=True):

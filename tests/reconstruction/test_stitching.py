@@ -55,9 +55,8 @@ def test_disagreement_by_a_loop(small_config):
 
 
 def origin_of(data, group):
-    return [
-        int(v) for v in reference.region_origin(data.positions[data.groups[group]], data.region_size, data.N)
-    ]
+    places = data.positions[data.groups[group]]
+    return [int(v) for v in reference.region_origin(places, data.region_size, data.N)]
 
 
 def random_phases(n, seed=0):
@@ -122,9 +121,8 @@ def wave_regions(data, noise=0.0):
     rng = np.random.default_rng(3)
     row, col = np.mgrid[: data.object_size, : data.object_size]
     truth = (1 + 0.3 * np.sin(row / 5)) * np.exp(1j * np.cos(col / 7 + row / 9))
-    regions = np.array(
-        [reference.cut(truth, origin_of(data, g), data.region_size) for g in range(data.n_groups)]
-    )
+    origins = (origin_of(data, group) for group in range(data.n_groups))
+    regions = np.array([reference.cut(truth, origin, data.region_size) for origin in origins])
     spoilt = noise * np.arange(data.n_groups)[:, None, None] / data.n_groups
     return regions + spoilt * reference.random_complex(rng, regions.shape)
 

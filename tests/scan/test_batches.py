@@ -33,11 +33,9 @@ def test_batch_holds_the_patterns_of_its_groups_in_order(plain):
 
 @pytest.mark.parametrize("jitter", [0.0, 0.9])
 def test_targets_are_the_true_patches(datasets, small_config, jitter):
-    data = (
-        simulate(small_config(nimgs_train=2, scan=ScanConfig(jitter)))[0]["train"]
-        if jitter
-        else datasets["train"]
-    )
+    data = datasets["train"]
+    if jitter:
+        data = simulate(small_config(nimgs_train=2, scan=ScanConfig(jitter)))[0]["train"]
     groups = np.array([0, data.n_groups - 1])
     target = batch_of(data, groups, truth=True)["target"].numpy()
     assert target.shape == (2, 4, 32, 32) and target.dtype == np.complex64
@@ -49,10 +47,8 @@ def test_targets_are_the_true_patches(datasets, small_config, jitter):
 
 
 def visited(data, batches):
-    keys = {
-        round(float(data.normalisation * data.amplitudes[int(g[0])].sum()), 1): i
-        for i, g in enumerate(data.groups)
-    }
+    sums = [float(data.normalisation * data.amplitudes[int(g[0])].sum()) for g in data.groups]
+    keys = {round(total, 1): i for i, total in enumerate(sums)}
     assert len(keys) == data.n_groups
     return [[keys[round(float(x.numpy()[0].sum()), 1)] for x in batch["x"]] for batch in batches]
 

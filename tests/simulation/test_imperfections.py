@@ -196,9 +196,8 @@ def files(tmp_path_factory):
         for suffix in ("cxi", "h5", "npz"):
             path = str(folder / f"{name}.{suffix}")
             simulate_scan(SimulateConfig(output=path, imperfections=wrong, hot_pixels=2, **settings))
-    made = simulate_measured_like(
-        ScanSettings(imperfections=HARD, hot_pixels=2, **settings), make_probe(ZonePlateProbe(), N)
-    )
+    hard = ScanSettings(imperfections=HARD, hot_pixels=2, **settings)
+    made = simulate_measured_like(hard, make_probe(ZonePlateProbe(), N))
     return SimpleNamespace(folder=folder, made=made)
 
 

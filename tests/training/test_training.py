@@ -11,7 +11,8 @@ import tensorflow as tf
 from helpers.cli import ROOT, fresh
 from helpers.datasets import single_patterns
 
-from ptycho.config import RunConfig, TrainConfig, UnrolledModel
+from conftest import small_run
+from ptycho.config import TrainConfig, UnrolledModel
 from ptycho.networks import build_baseline, build_pinn
 from ptycho.networks.layers import get_weights
 from ptycho.simulation.simulate import simulate
@@ -22,18 +23,8 @@ from ptycho.training.fitting import FitSettings, learning_rate_schedule, train
 from ptycho.training.loop import NonFiniteLossError
 from workflows.reconstruct.grid_lines import predict_regions
 
-CONFIG = RunConfig(
-    N=32,
-    size=64,
-    nimgs_train=1,
-    nimgs_test=1,
-    batch_size=4,
-    max_groups_train=13,
-    outer_offset_test=16,
-    nphotons=1e6,
-    train=TrainConfig(val_groups=5),
-    model=UnrolledModel(stages=1, width=8, blocks=1),
-)
+MODEL = UnrolledModel(stages=1, width=8, blocks=1)
+CONFIG = small_run(size=64, max_groups_train=13, train=TrainConfig(val_groups=5), model=MODEL)
 CONSTANT_RATE = TrainConfig(warmup_fraction=0.0, final_learning_rate_fraction=1.0)
 
 

@@ -183,9 +183,8 @@ class TestLayer:
 
     def test_round_trip_through_a_file(self, tmp_path):
         images, shifts = keras.Input((6, 7, 1)), keras.Input((2,))
-        model = keras.Model(
-            [images, shifts], Translation(jitter=0.5, seed=7, fill_value=1.0)([images, shifts])
-        )
+        layer = Translation(jitter=0.5, seed=7, fill_value=1.0)
+        model = keras.Model([images, shifts], layer([images, shifts]))
         model([self.images, self.shifts], training=True)
         model.save(tmp_path / "model.keras")
         again = keras.models.load_model(tmp_path / "model.keras")

@@ -82,10 +82,8 @@ def test_a_training_lowers_the_error_of_examples_that_it_has_not_seen(within):
     unseen = [training.examples.draw_batch(form, np.random.default_rng([1, k])) for k in range(8)]
 
     def errors():
-        every = [
-            (training.model(*(batch[key] for key in ("x", "offsets", "probe", "start"))), batch)
-            for batch in unseen
-        ]
+        inputs = ([batch[key] for key in ("x", "offsets", "probe", "start")] for batch in unseen)
+        every = [(training.model(*each), batch) for each, batch in zip(inputs, unseen, strict=True)]
         return np.concatenate(
             [object_error(found, batch["target"], batch["illumination"]) for found, batch in every]
         )
