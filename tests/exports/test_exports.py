@@ -306,19 +306,16 @@ def test_the_name_gives_the_format(tmp_path):
             check_output(path, bool(inputs), inputs)
 
 
-# From our own values
+def of_two_images(dataset_of, counts, objects, **changes):
+    """Return four patterns, of one image and of the other in turn."""
+    values = {"image": [0, 1, 0, 1], "amplitudes": np.sqrt(counts).astype(np.float32), "objects": objects}
+    return dataset_of([[0, 0], [5, 1], [2, 9], [4, 4]], np.arange(4)[:, None], **values, **changes)
 
 
 def test_counts_of_a_dataset_are_whole_again(dataset_of):
     n = np.random.default_rng(3).poisson(50, (4, 16, 16))
     n[2, 3, 4] = 3_000_001
-    data = dataset_of(
-        [[0, 0], [5, 1], [2, 9], [4, 4]],
-        [[0], [1], [2], [3]],
-        image=[0, 1, 0, 1],
-        amplitudes=np.sqrt(n).astype(np.float32),
-        objects=np.ones((2, 64, 64), np.complex64),
-    )
+    data = of_two_images(dataset_of, n, np.ones((2, 64, 64), np.complex64))
     found = from_dataset(data, 0, data.objects[0])
     assert (found.dtype, found.domain, found.shape) == (np.uint32, "counts", (2, 16, 16))
     np.testing.assert_array_equal(counts_of(found), n[[0, 2]])
@@ -373,9 +370,6 @@ def test_the_product_of_a_run_places_its_object_as_the_run_did(simulated, tmp_pa
     np.testing.assert_allclose(again.probe, data.probe)
 
 
-# The programs
-
-
 @pytest.fixture(scope="module")
 def runs(simulated, dataset_of, tmp_path_factory):
     """A folder of a run on that scan, ``measured``, and one of a simulated run, ``lines``; no networks."""
@@ -388,15 +382,8 @@ def runs(simulated, dataset_of, tmp_path_factory):
     config = RunConfig(N=32, size=64, gridsize=1, nimgs_train=1, nimgs_test=2, batch_size=1, nphotons=1e4)
     folder = RunFolder(root / "lines")
     folder.config(config)
-    data = dataset_of(
-        [[0, 0], [5, 1], [2, 9], [4, 4]],
-        [[0], [1], [2], [3]],
-        N=32,
-        region_size=32,
-        image=[0, 1, 0, 1],
-        amplitudes=np.sqrt(rng.poisson(9, (4, 32, 32))).astype(np.float32),
-        objects=drawn(rng, 2, 64, 64),
-    )
+    counts, objects = rng.poisson(9, (4, 32, 32)), drawn(rng, 2, 64, 64)
+    data = of_two_images(dataset_of, counts, objects, N=32, region_size=32)
     folder.arrays(names.dataset(config.N, config.gridsize, "test"), to_arrays(data))
     folder.arrays(names.recon("pinn"), {"object": drawn(rng, 2, 64, 64)})
     plate = RunFolder(root / "plate")

@@ -42,13 +42,10 @@ def test_steps_lead_down_and_the_beam_is_not_scaled(prior):
     assert np.dot(scaled[:-7], a[:-7]) > 0 and np.any(scaled[:-7] != a[:-7])
     np.testing.assert_array_equal(scaled[-7:], a[-7:])
     assert not operator(np.zeros(count, np.float32)).any()
-
-
-def test_without_a_regulariser_the_operator_is_symmetric():
-    rng, (operator, count) = np.random.default_rng(0), operator_of(Prior())
-    a, b = (rng.standard_normal(count).astype(np.float32) for _ in range(2))
-    scaled = operator(a)
-    assert abs(inner(scaled, b) - inner(a, operator(b))) < 1e-5 * np.linalg.norm(scaled) * np.linalg.norm(b)
+    if prior == Prior():  # without a regulariser it is symmetric
+        b = np.random.default_rng(1).standard_normal(count).astype(np.float32)
+        limit = 1e-5 * np.linalg.norm(scaled) * np.linalg.norm(b)
+        assert abs(inner(scaled, b) - inner(a, operator(b))) < limit
 
 
 def first_differences(side):
