@@ -21,11 +21,6 @@ def arguments(data, groups=GROUPS):
     return batch["x"], batch["offsets"], tf.constant(data.model_probe)
 
 
-def noise_free(data):
-    waves = noise_free_amplitudes(data.objects[0], data.beam)
-    return replace(data, amplitudes=(data.photon_scale * waves).astype(np.float32))
-
-
 @pytest.fixture(scope="module", params=["ideal_disk", "zone_plate", "npz"])
 def probe_name(request):
     return request.param
@@ -38,7 +33,9 @@ def clean(probe_name, small_config, tmp_path_factory):
     path = tmp_path_factory.mktemp("probe") / "probe.npz"
     np.savez(path, probeGuess=wave)
     probes = {"ideal_disk": IdealDiskProbe(), "zone_plate": ZonePlateProbe(), "npz": FileProbe(str(path))}
-    return noise_free(simulate(small_config(probe=probes[probe_name]))[0]["train"])
+    data = simulate(small_config(probe=probes[probe_name]))[0]["train"]
+    waves = noise_free_amplitudes(data.objects[0], data.beam)
+    return replace(data, amplitudes=(data.photon_scale * waves).astype(np.float32))
 
 
 def test_the_true_object_explains_the_data_through_unrolled(clean, build_network):

@@ -22,11 +22,6 @@ def built(build_network):
     return {name: build_network(name, **weights) for name in ALL}
 
 
-def arguments(data, groups=GROUPS):
-    batch = batch_of(data, groups)
-    return batch["x"], batch["offsets"], tf.constant(data.model_probe)
-
-
 @pytest.mark.parametrize("coarsening", [1, 2, 3])
 def test_residual_cnn_keeps_every_pixel_in_its_place(coarsening):
     """With kernels that copy channels, the output is the first two features on every grid."""
@@ -98,8 +93,9 @@ def test_the_baseline_is_given_single_patterns_and_the_truth(datasets, small_con
 
 def test_losses_are_the_weighted_parts(built):
     model, data = built["unrolled"]
-    x, offsets, probe = arguments(data)
-    losses = model.losses_of(batch_of(data, GROUPS), probe, tf.constant(data.normalisation, tf.float32))
+    batch, probe = batch_of(data, GROUPS), tf.constant(data.model_probe)
+    x, offsets = batch["x"], batch["offsets"]
+    losses = model.losses_of(batch, probe, tf.constant(data.normalisation, tf.float32))
     predicted = model.predict_amplitudes(model(x, offsets, probe), offsets, probe).numpy().astype(float)
     counts = (np.asarray(x, float) / data.normalisation) ** 2
     deviance = reference.poisson_deviance((predicted / data.normalisation) ** 2 + 1e-6, counts)

@@ -36,18 +36,13 @@ def positions_of(places, rng):
     return (np.floor(found) if places == "whole" else found).astype(np.float32)
 
 
-def mode_of(probe, kind, b, c, k):
-    chosen = probe[b, c] if kind.startswith("each") else probe
-    return chosen[k]
-
-
 def waves_by_loops(objects, positions, probe, kind):
     """ψ as ``(B, C, K, N, N)``."""
     count = probe.shape[-3]
     waves = np.zeros((B, C, count, N, N), complex)
     for b, c, k in np.ndindex(B, C, count):
         patch = reference.extract(objects[b], positions[b, c], N)
-        waves[b, c, k] = mode_of(probe, kind, b, c, k) * patch
+        waves[b, c, k] = (probe[b, c] if kind.startswith("each") else probe)[k] * patch
     return waves
 
 

@@ -41,14 +41,11 @@ def with_random_weights(model):
     return getattr(model, "generator", model)
 
 
-def smooth_object(side):
-    row, col = np.mgrid[:side, :side] / side
-    return (0.7 + 0.2 * np.sin(9 * row + 4 * col)) * np.exp(1j * np.cos(11 * col - 5 * row))
-
-
 def patterns(probe, offsets, region_size):
     """Return amplitudes ``(B, C, N, N)`` of an object, because rounding decides phases of dark pixels."""
-    objects = np.broadcast_to(smooth_object(region_size), (len(offsets), region_size, region_size))
+    row, col = np.mgrid[:region_size, :region_size] / region_size
+    smooth = (0.7 + 0.2 * np.sin(9 * row + 4 * col)) * np.exp(1j * np.cos(11 * col - 5 * row))
+    objects = np.broadcast_to(smooth, (len(offsets), *smooth.shape))
     positions = offsets + (region_size - probe.shape[-1]) / 2
     modes = probe.reshape(-1, *probe.shape[-2:])
     waves = (objects, np.complex64), (positions, np.float32), (modes, np.complex64)

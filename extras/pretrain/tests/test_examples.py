@@ -61,18 +61,15 @@ def test_patterns_are_those_of_a_slow_loop(name):
             np.testing.assert_allclose(x, expected, atol=2e-5 * expected.max())
 
 
-def pinn_of(form):
-    geometry = geometry_of_form(form)
-    settings = UnrolledModel(stages=1, width=4)
-    generator = Unrolled(settings=settings, geometry=geometry, seed=0)
-    return PtychoPINN(generator=generator, geometry=geometry, weights={"mae_weight": 1.0})
-
-
 @pytest.mark.parametrize("name", FORMS)
 def test_the_network_s_measurement_of_the_truth_is_the_patterns(name):
     form, batch = batch_of(name, step=1)
     x, offsets, probe, target = (tf.constant(batch[key]) for key in ("x", "offsets", "probe", "target"))
-    predict = pinn_of(form).predict_amplitudes
+    geometry = geometry_of_form(form)
+    generator = Unrolled(settings=UnrolledModel(stages=1, width=4), geometry=geometry, seed=0)
+    predict = PtychoPINN(
+        generator=generator, geometry=geometry, weights={"mae_weight": 1.0}
+    ).predict_amplitudes
     assert reference.relative(predict(target, offsets, probe), x) < 2e-5
     wrong = (target, -offsets, probe), (target, offsets[..., ::-1], probe), (target, offsets + 1, probe)
     assert all(reference.relative(predict(*arguments), x) > 0.005 for arguments in wrong)
