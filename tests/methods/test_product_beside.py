@@ -108,16 +108,11 @@ def test_a_product_of_others_in_pixels(tmp_path):
 COUNT, SIDE = 30, 40
 
 
-def spots():
-    rng = np.random.default_rng(4)
-    square = np.square(np.arange(SIDE) - SIDE // 2)
-    mean = 300 * np.exp(-(square[:, None] + square) / 30)
-    return rng.poisson(mean * rng.uniform(0.6, 1.4, (COUNT, 1, 1))).astype(np.uint16)
-
-
 def run_product(path, unit, **stated):
     """Return the product of a run on thirty patterns of 40 × 40, the fifth of them dark, with keys."""
-    frames = spots()
+    rng, square = np.random.default_rng(4), np.square(np.arange(SIDE) - SIDE // 2)
+    mean = 300 * np.exp(-(square[:, None] + square) / 30)
+    frames = rng.poisson(mean * rng.uniform(0.6, 1.4, (COUNT, 1, 1))).astype(np.uint16)
     frames[4] = 0
     places = np.random.default_rng(5).uniform(0, 20, (COUNT, 2))
     positions = places * (1e-7 if unit == "m" else 1)

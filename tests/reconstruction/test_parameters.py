@@ -93,15 +93,6 @@ def test_gradient_is_the_chain_rule(estimate, model):
             assert (up - down) / (2 * step) == pytest.approx(slope, rel=1e-2, abs=float(limit) + 1e-6), name
 
 
-def moves_of(estimate, model, seed=3):
-    parameters = Parameters.of(estimate, Refine(False, True, object=False), 0.1, model)
-    step = moved(parameters, np.random.default_rng(seed), size=20)
-    found = parameters.estimate(step).positions - estimate.positions
-    assert np.abs(found).max() > 1e-3
-    wanted = (step.reshape(-1, 2) / parameters.scales["positions"]).astype(float)
-    return found, wanted
-
-
 def explained(moves, columns):
     return columns @ np.linalg.lstsq(columns, moves, rcond=None)[0]
 
@@ -120,7 +111,10 @@ def test_models_of_the_moves(estimate):
         "each": lambda wanted: wanted,
     }
     for model, expect in models.items():
-        found, wanted = moves_of(inner, model)
+        parameters = Parameters.of(inner, Refine(False, True, object=False), 0.1, model)
+        step = moved(parameters, np.random.default_rng(3), size=20)
+        found = parameters.estimate(step).positions - inner.positions
+        wanted = (step.reshape(-1, 2) / parameters.scales["positions"]).astype(float)
         expected = expect(wanted)
         np.testing.assert_allclose(found, expected, atol=1e-4 * np.abs(wanted).max(), err_msg=model)
 
