@@ -109,7 +109,7 @@ def test_what_is_held_out_is_drawn_by_the_seed(scans):
         assert np.any(arrays[0] != arrays[2])
 
 
-def test_a_sparse_scan_keeps_its_patterns(monkeypatch):
+def test_a_sparse_scan_keeps_its_patterns():
     sparse = Scan.of(np.random.default_rng(1), 3e4, count=8, step=6.0)
     data = sparse.dataset(np.random.default_rng(2))
     assert coverage(data) < 5

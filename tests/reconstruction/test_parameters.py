@@ -130,14 +130,11 @@ def test_positions_stay_within_the_object_and_at_its_edge(estimate):
         assert found.min() >= 0 and np.floor(found + 0.5).max() <= len(estimate.object) - N
 
 
-def test_the_mean_flux_stays(estimate):
+def test_the_mean_flux_stays_and_a_background_is_never_negative(estimate):
     parameters = Parameters.of(estimate, Refine(False, False, True, object=False), 0.1)
     found = parameters.estimate(moved(parameters, np.random.default_rng(4))).flux
     assert found.mean() == pytest.approx(estimate.flux.mean(), rel=1e-5)
     assert np.abs(found - estimate.flux).max() > 1e-3 * estimate.flux.mean() and found.dtype == np.float32
-
-
-def test_a_background_is_never_negative(estimate):
     parameters = Parameters.of(estimate, Refine(False, background=True, object=False), 0.1)
     found = parameters.estimate(moved(parameters, np.random.default_rng(5), 1e3)).background
     assert found.min() >= 0 and found.max() > 3

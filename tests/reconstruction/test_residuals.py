@@ -85,11 +85,13 @@ def test_the_worst_tenth_of_few_photons_is_no_tenth_of_noise():
     assert found.share_error == pytest.approx(np.sqrt(np.pi / 2 / 81) * spread, rel=0.35)
 
 
-def test_noise_alone_does_not_vary(scan):
+def test_noise_alone_does_not_vary_and_of_nothing_there_is_no_share(scan):
     rng = np.random.default_rng(8)
     counts = rng.poisson(np.full((len(scan.positions), N, N), 20.0))
     data = scan.dataset(rng)
     assert of(scan, replace(data, amplitudes=np.sqrt(counts).astype(np.float32))).certainty < 4
+    nothing = Residuals(np.zeros(4), np.zeros(4), np.zeros(4))
+    assert np.isnan(nothing.share) and np.isnan(nothing.worst_tenth) and nothing.certainty == 0
 
 
 def test_a_few_bright_patterns_or_a_small_object_are_contrast():
@@ -102,11 +104,6 @@ def test_a_few_bright_patterns_or_a_small_object_are_contrast():
         Residuals(np.zeros(60), varied, np.zeros(60)).certainty for varied in (bright, small, *nothing)
     )
     assert of_bright > 8 and of_small > 2.2 and np.mean(np.array(of_nothing) > 4) < 0.002
-
-
-def test_nothing_that_varies_is_no_number():
-    nothing = Residuals(np.zeros(4), np.zeros(4), np.zeros(4))
-    assert np.isnan(nothing.share) and np.isnan(nothing.worst_tenth) and nothing.certainty == 0
 
 
 def misses(count, seed=0):

@@ -57,13 +57,10 @@ def order(data, seed, epoch):
     return tuple(chain.from_iterable(visited(data, training_batches(data, data.n_groups, seed, epoch))))
 
 
-def test_training_batches_are_full_and_visit_groups_once(plain):
+def test_training_batches_are_full_and_visit_groups_once_in_an_order_of_seed_and_epoch(plain):
     batches = visited(plain, training_batches(plain, 3, seed=0, epoch=0))
     assert [len(b) for b in batches] == [3, 3]
     assert len(set(chain.from_iterable(batches))) == 6
-
-
-def test_training_order_is_decided_by_seed_and_epoch(plain):
     orders = {(seed, epoch): order(plain, seed, epoch) for seed in (0, 1) for epoch in (0, 1)}
     assert len(set(orders.values())) == 4
     assert all(sorted(groups) == list(range(7)) for groups in orders.values())
