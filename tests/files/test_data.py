@@ -48,7 +48,7 @@ def test_patterns_are_the_rows_and_hand_out_no_way_to_change_them_unnoticed():
     assert np.shares_memory(np.asarray(kept), rows) and not np.shares_memory(np.array(kept), rows)
 
 
-def test_statistics_by_loops_however_the_patterns_are_cut_and_kept(datasets, tmp_path):
+def test_statistics_by_loops_however_the_patterns_are_cut_and_kept(tmp_path):
     rows = np.random.default_rng(0).poisson(0.4, (17, 8, 8)).astype(np.float32)
     rows[4] *= -1
     rows[9, 3, 3], rows[11, 0, 0] = np.inf, np.nan

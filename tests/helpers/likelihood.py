@@ -30,12 +30,6 @@ def smooth_object(rng, side, cutoff=0.18, contrast=1.0):
     return (0.8 + 0.2 * amplitude) * np.exp(1j * phase)
 
 
-def grid_positions(rng, count, step, jitter=0.9, margin=1.0):
-    """``count × count`` positions between pixels, ``step`` apart and jittered; at least 0."""
-    grid = np.stack(np.meshgrid(np.arange(count), np.arange(count), indexing="ij"), -1).reshape(-1, 2)
-    return step * grid + jitter + margin + rng.uniform(-jitter, jitter, grid.shape)
-
-
 def intensity_of(image, modes, position, flux=1.0, background=0.0):
     """``Σ_m |F c P_m(x − s) O[w + x]|² + b`` of one pattern by loops, zero frequency at sample 0."""
     side = modes.shape[-1]
@@ -65,7 +59,8 @@ class Scan:
     @classmethod
     def of(cls, rng, photons=1e5, count=6, step=2.6, modes=None, contrast=1.0):
         """Return ``count²`` patterns of ``photons`` with :func:`beam`, or with ``modes`` of total power 1."""
-        positions = grid_positions(rng, count, step)
+        grid = np.stack(np.divmod(np.arange(count**2), count), axis=1)
+        positions = step * grid + 1.9 + rng.uniform(-0.9, 0.9, grid.shape)
         side = N + int(np.ceil(positions.max())) + 2
         modes = beam()[None] if modes is None else modes
         return cls(

@@ -47,7 +47,7 @@ def dataset(count, group_size=3, tiles=True):
 
 @pytest.mark.parametrize("tiles", [False, True])
 @pytest.mark.parametrize("count", [3, 8, 60])
-def test_group_size_is_an_upper_limit(scan_of, tmp_path, count, tiles):
+def test_group_size_is_an_upper_limit(count, tiles):
     """The default run has tiles of 64."""
     data = dataset(count, 64, tiles)
     kept, _ = split_patterns(data.positions, number_held_out(count, 0.05), 0)

@@ -145,7 +145,7 @@ def test_gradients_are_finite_for_all_dark_frames(built, name):
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_seed_decides_the_initial_weights(built, build_network, name):
+def test_seed_decides_the_initial_weights(build_network, name):
     first, again, other = (get_weights(build_network(name, seed=seed)[0]) for seed in (0, 0, 1))
     assert first.keys() == again.keys() == other.keys()
     for path in first:

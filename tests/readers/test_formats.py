@@ -48,9 +48,6 @@ def save(kind, path, arrays):
     return scans.save_npz(path.with_suffix(".npz"), **arrays)
 
 
-# ---------------------------------------------------------------- fold_slice
-
-
 @pytest.mark.parametrize("dtype", ["uint16", ">u4", "float64"])
 def test_foldslice(tmp_path, dtype):
     arrays = {"dp": MADE.counts.astype(dtype), "ppX": MADE.metres[:, 1:], "ppY": MADE.metres[:, :1].T}
@@ -81,9 +78,6 @@ def test_foldslice_of_eight_bits_is_not_taken_for_counts(tmp_path):
     says(scan, domain="amplitude", zero_frequency=None)
     scan = open_scan(written(tmp_path / "c.h5", {"dp": np.sqrt(MADE.counts)} | places))
     assert scan.domain == "amplitude" and "the format says intensity, but" in scan.warnings[0]
-
-
-# ---------------------------------------------------------------- CXI
 
 
 def test_cxi(tmp_path):
@@ -143,9 +137,6 @@ def test_cxi_patterns_beside_the_product_that_ptychodus_writes(tmp_path):
     same(scan, index=kept)
 
 
-# ---------------------------------------------------------------- NeXus
-
-
 def test_nxcxi_raster(tmp_path):
     """Data (5, 3, H, W); the machine's energy is not the photons'; the beam's centre is a length."""
     numbers = {
@@ -197,9 +188,6 @@ def test_nxcxi_motors_are_the_samples(tmp_path):
         arrays[f"entry_1/sample_1/transformations/{name}"] = -MADE.metres[:, k] * 1e6
         arrays[f"entry_1/sample_1/transformations/{name}@units"] = "um"
     same(open_scan(written(tmp_path / "a.nxs", arrays)))
-
-
-# ---------------------------------------------------------------- ptypy, PtyLab
 
 
 @pytest.mark.parametrize("parts", [False, True])
@@ -255,9 +243,6 @@ def test_ptylab_that_turns_its_patterns(tmp_path, code, keys):
     assert open_scan(written(tmp_path / "a.h5", arrays)).warnings == warnings
     lamps = written(tmp_path / "b.h5", arrays | {"zled": 0.1})
     refused(lamps, "zled: Fourier ptychography")
-
-
-# ---------------------------------------------------------------- ptychodus
 
 
 @pytest.mark.parametrize(
@@ -339,9 +324,6 @@ def test_training_data_of_ptychodus(tmp_path):
     says(scan, probe=MADE.probe, object=MADE.object)
 
 
-# ---------------------------------------------------------------- Eiger
-
-
 def test_eiger(tmp_path):
     master = eiger_folder(tmp_path)
     (tmp_path / "p.csv").write_text("x_m,y_m\n" + "\n".join(f"{c!r},{r!r}" for r, c in MADE.metres.tolist()))
@@ -379,9 +361,6 @@ def test_a_mark_of_pilatus_stays_in_its_patterns(tmp_path):
     scan = open_scan(path, ReadOptions(keys={"positions": "p"}, unit="m"))
     assert scan.good is None  # which pixels hold marks is found in preparation, for all formats
     same(scan, counts)
-
-
-# ---------------------------------------------------------------- PtychoPINN
 
 
 def test_ptychopinn(npz):
@@ -440,9 +419,6 @@ def test_ptychopinn_prepared_and_legacy(npz, axes):
     scans.equal(scan.patterns, patterns)
 
 
-# ---------------------------------------------------------------- tike
-
-
 def test_tike_positions_are_the_probes_first_sample(npz):
     """A 9 × 12 probe in the middle, (15.5, 17), of the 31 × 34 object has its first sample at (11.5, 11)."""
     changes = {"scan": np.array([[4, 6.0]] * 7), "psi": scans.SMALL.object}
@@ -468,9 +444,6 @@ def test_other_positions_take_the_place_of_the_files(tmp_path, npz, arrays, seco
     scan = open_scan(path, options)
     says(scan, positions=wanted, unit="m")
     assert (scan.object is None) == (second == "table")
-
-
-# ---------------------------------------------------------------- by a map of keys
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -505,9 +478,6 @@ def test_keymap_of_two_files(tmp_path):
     same(open_scan(data, ReadOptions(keys=keys, unit="m", positions_file=str(places))))
     pp = written(tmp_path / "pp.h5", {"ppX": MADE.metres[:, 1], "ppY": MADE.metres[:, 0]})
     same(open_scan(data, ReadOptions(positions_file=str(pp))))
-
-
-# ---------------------------------------------------------------- the table, and real files
 
 
 def test_the_content_decides_not_the_name(tmp_path):

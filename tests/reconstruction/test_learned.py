@@ -51,7 +51,7 @@ def towards(target, likelihood):
     return network
 
 
-def test_the_anchor_is_a_parabola(scan):
+def test_the_anchor_is_a_parabola():
     rng, shape = np.random.default_rng(3), (7, 9)
     target, image = (random_complex(rng, shape).astype(np.complex64) for _ in range(2))
     weight = rng.uniform(0.1, 2, shape).astype("f")
@@ -66,7 +66,7 @@ def test_the_anchor_is_a_parabola(scan):
     assert term.active and not term(target)[1].any()
 
 
-def test_a_network_is_shown_the_object_and_what_patterns_ask_for(scan, data, likelihood, estimate):
+def test_a_network_is_shown_the_object_and_what_patterns_ask_for(data, likelihood, estimate):
     viewed = view(likelihood, estimate)
     illumination = np.zeros(estimate.object.shape)
     power = np.sum(np.abs(estimate.modes.astype(complex)) ** 2, axis=0)
