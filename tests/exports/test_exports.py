@@ -227,9 +227,8 @@ def test_without_a_pixel_size_lengths_are_in_pixels(scan, tmp_path):
         assert "all lengths are in object pixels, not in metres" in file.attrs["comments"]
         assert file["probe_position_x_m"].attrs["units"] == "px"
         pixel = file["object"].attrs["pixel_height_m"]
-        rows = (
-            (file["probe_position_y_m"][()] - file["object"].attrs["center_y_m"]) / pixel + M[0] / 2 - N / 2
-        )
+        middle = file["probe_position_y_m"][()] - file["object"].attrs["center_y_m"]
+        rows = middle / pixel + M[0] / 2 - N / 2
         np.testing.assert_allclose(rows, scan.positions[:, 0] - scan.origin[0], atol=1e-9)
         assert file.attrs["probe_energy_eV"] == 0
     npz.write(tmp_path / "scan.npz", unknown)

@@ -142,11 +142,8 @@ def test_diffract_by_defining_sums(rng, objects, positions, side):
 
 
 def test_eager_graph_and_xla_agree_with_each_other_and_the_projective_kernel(objects, probe):
-    arguments = (
-        tf.constant(objects, tf.complex64),
-        tf.constant(SUBPIXEL, tf.float32),
-        tf.constant(probe[None], tf.complex64),
-    )
+    image, modes = (tf.constant(wave, tf.complex64) for wave in (objects, probe[None]))
+    arguments = image, tf.constant(SUBPIXEL, tf.float32), modes
     eager = diffract(*arguments)
     assert eager.dtype == tf.float32
     others = {

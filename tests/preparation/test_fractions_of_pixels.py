@@ -34,12 +34,8 @@ def test_an_object_on_the_pixels_of_the_file_explains_the_patterns(origin):
     placed = np.zeros((data.object_size,) * 2, complex)
     height, width = (min(SIDE, data.object_size - s) for s in shift)
     placed[shift[0] : shift[0] + height, shift[1] : shift[1] + width] = obj[:height, :width]
-    expected = physics.forward(
-        tf.constant(placed[None], tf.complex64),
-        tf.constant(data.positions[None]),
-        tf.constant(probe[None], tf.complex64),
-        exact=data.exact,
-    )
+    target, modes = (tf.constant(wave[None], tf.complex64) for wave in (placed, probe))
+    expected = physics.forward(target, tf.constant(data.positions[None]), modes, exact=data.exact)
     measured = np.fft.ifftshift(intensities, axes=(1, 2))
     np.testing.assert_allclose(expected[0], measured, rtol=2e-3, atol=2e-4 * measured.max())
 

@@ -17,9 +17,8 @@ from ptycho.readers.tiff import read_image
 
 @pytest.fixture
 def table(tmp_path):
-    (tmp_path / "p.csv").write_text(
-        "x_um,y_um\n" + "".join(f"{x},{y}\n" for x, y in zip(SMALL.col, SMALL.row, strict=True))
-    )
+    lines = [f"{x},{y}\n" for x, y in zip(SMALL.col, SMALL.row, strict=True)]
+    (tmp_path / "p.csv").write_text("x_um,y_um\n" + "".join(lines))
     return str(tmp_path / "p.csv")
 
 
@@ -60,9 +59,8 @@ def _huge(folder):
     content = bytearray((folder / "6.tif").read_bytes())
     for tag in (256, 257):  # width and length, little-endian longs or shorts
         place = content.find(tag.to_bytes(2, "little"))
-        content[place + 2 : place + 12] = (
-            (4).to_bytes(2, "little") + b"\1\0\0\0" + (200_000).to_bytes(4, "little")
-        )
+        kind, value = (4).to_bytes(2, "little"), (200_000).to_bytes(4, "little")
+        content[place + 2 : place + 12] = kind + b"\1\0\0\0" + value
     (folder / "6.tif").write_bytes(content)
 
 

@@ -86,9 +86,8 @@ def follow(model, train_data, val, epochs, **changes):
 def test_the_best_epoch_is_kept_not_the_last():
     model = Follower()
     history = follow(model, flat_data(9.0, 4), flat_data(0.32, 4), epochs=6)
-    np.testing.assert_allclose(
-        [row["val_loss"] for row in history.rows], [0.22, 0.12, 0.02, 0.08, 0.18, 0.28], atol=1e-5
-    )
+    losses = [row["val_loss"] for row in history.rows]
+    np.testing.assert_allclose(losses, [0.22, 0.12, 0.02, 0.08, 0.18, 0.28], atol=1e-5)
     assert history.best_epoch == 3 and history.stopped is None
     np.testing.assert_allclose(model.w.numpy(), 0.3, atol=1e-5)
     assert [row["epoch"] for row in history.rows] == [1, 2, 3, 4, 5, 6]
@@ -168,9 +167,8 @@ def test_schedule_by_hand():
     rate = learning_rate_schedule(config, peak=2e-3, steps=110)
     values = [float(rate(step)) for step in (0, 1, 10, 11, 60.5, 110, 500)]
     middle = 2e-3 * (0.01 + 0.99 * 0.5)
-    np.testing.assert_allclose(
-        values, [0, 2e-3 / 11, 2e-3 * 10 / 11, 2e-3, middle, 2e-5, 2e-5], rtol=1e-5, atol=1e-12
-    )
+    expected = [0, 2e-3 / 11, 2e-3 * 10 / 11, 2e-3, middle, 2e-5, 2e-5]
+    np.testing.assert_allclose(values, expected, rtol=1e-5, atol=1e-12)
 
 
 def test_the_global_generators_are_untouched(pinn):

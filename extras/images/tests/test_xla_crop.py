@@ -261,9 +261,7 @@ def test_choice_of_path():
 def test_shapes_stay_static_and_dynamic_sizes_work(compiled):
     spec = [tf.TensorSpec((None, None, None, 2)), tf.TensorSpec((None, 4)), tf.TensorSpec((None,), tf.int32)]
     for path in PATHS:
-        function = graph(
-            lambda i, b, w, path=path: crop_and_resize(i, b, w, SIZE, path=path), jit_compile=compiled
-        )
+        function = graph(partial(crop_and_resize, crop_size=SIZE, path=path), jit_compile=compiled)
         concrete = function.get_concrete_function(*spec)
         assert concrete.structured_outputs.shape.as_list() == [None, *SIZE, 2]
         expected = tf.image.crop_and_resize(IMAGE, BOXES, WHICH, SIZE)
