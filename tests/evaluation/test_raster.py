@@ -21,9 +21,7 @@ def lattice(A=SHEARED, shape=(34, 41), jitter=0.0, seed=0):
 
 def photograph():
     """A complex object: amplitude and phase are two photographs of skimage."""
-    pictures = [
-        picture[60:][: SHAPE[0], 40:][:, : SHAPE[1]] / 255 for picture in (data.camera(), data.moon())
-    ]
+    pictures = [p[60 : 60 + SHAPE[0], 40 : 40 + SHAPE[1]] / 255 for p in (data.camera(), data.moon())]
     return (0.6 + 0.4 * pictures[0]) * np.exp(2j * pictures[1])
 
 
@@ -85,9 +83,8 @@ def test_periods_of_the_sample_are_no_artefact_unless_they_are_the_rasters():
     positions, image = lattice(np.eye(2) * 5), photograph()
     for period in (5.0, 15.0, *np.arange(4.07, 24, 0.77)):
         harmonics = np.arange(1, 0.5 * period)
-        grating = np.sum(
-            np.cos(2 * np.pi * harmonics[:, None] / period * np.arange(SHAPE[1])) / harmonics[:, None], 0
-        )
+        turns = 2 * np.pi / period * np.arange(SHAPE[1])
+        grating = np.sum(np.cos(harmonics[:, None] * turns) / harmonics[:, None], 0)
         found = raster_artefact(image * (1 + 0.1 * grating), KNOWN, positions)
         bins = np.abs(harmonics / period - 0.2).min() * SHAPE[1]
         assert (found.contrast > LIMITS.contrast) == (bins < 0.25), period

@@ -7,16 +7,12 @@ from scipy.ndimage import fourier_shift, gaussian_filter
 from ptycho.evaluation.alignment import in_frame
 
 
-def image(shape=(90, 80)):
-    rng = np.random.default_rng(0)
-    amplitude, phase = (gaussian_filter(rng.normal(size=shape), 2.0) for _ in "ab")
-    return (1 + amplitude / np.ptp(amplitude)) * np.exp(2j * phase / np.ptp(phase))
-
-
 @pytest.mark.parametrize("side", [1024, 40])  # at once; downsampled first, then by a part
 @pytest.mark.parametrize("shift", [(0.0, 0.0), (7.0, -4.0), (-5.3, 11.62)])
 def test_a_part_of_the_truth_is_put_where_it_belongs(shift, side):
-    truth = image()
+    rng = np.random.default_rng(0)
+    amplitude, phase = (gaussian_filter(rng.normal(size=(90, 80)), 2.0) for _ in "ab")
+    truth = (1 + amplitude / np.ptp(amplitude)) * np.exp(2j * phase / np.ptp(phase))
     moved = np.fft.ifft2(fourier_shift(np.fft.fft2(truth), shift))
     recon = 0.7 * np.exp(0.4j) * moved[15:75, 15:75]  # another scale and phase, and a part only
     mask = np.ones(recon.shape, bool)

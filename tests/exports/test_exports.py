@@ -128,10 +128,8 @@ def test_nexus_has_what_the_definition_requires_and_is_still_cxi(scan, tmp_path)
         np.testing.assert_array_equal(np.stack([motors["x"], motors["y"]], 1), moves[:, :2])
         np.testing.assert_array_equal(entry["instrument_1/detector_1/pixel_mask"][()] == 0, scan.good)
         assert entry["instrument_1/detector_1/beam_center_x"][()] == pytest.approx(N / 2 * PITCH)
-    ours, theirs = (
-        open_scan(tmp_path / "scan.nxs"),
-        open_scan(tmp_path / "scan.nxs", ReadOptions(format="cxi")),
-    )
+    ours = open_scan(tmp_path / "scan.nxs")
+    theirs = open_scan(tmp_path / "scan.nxs", ReadOptions(format="cxi"))
     assert (ours.format, theirs.format) == ("nexus", "cxi") and not ours.warnings
     np.testing.assert_array_equal(ours.positions, theirs.positions)
     np.testing.assert_array_equal(ours.good, scan.good)
@@ -229,9 +227,8 @@ def test_without_a_pixel_size_lengths_are_in_pixels(scan, tmp_path):
         assert "all lengths are in object pixels, not in metres" in file.attrs["comments"]
         assert file["probe_position_x_m"].attrs["units"] == "px"
         pixel = file["object"].attrs["pixel_height_m"]
-        rows = (
-            (file["probe_position_y_m"][()] - file["object"].attrs["center_y_m"]) / pixel + M[0] / 2 - N / 2
-        )
+        middle = file["probe_position_y_m"][()] - file["object"].attrs["center_y_m"]
+        rows = middle / pixel + M[0] / 2 - N / 2
         np.testing.assert_allclose(rows, scan.positions[:, 0] - scan.origin[0], atol=1e-9)
         assert file.attrs["probe_energy_eV"] == 0
     npz.write(tmp_path / "scan.npz", unknown)
@@ -308,19 +305,16 @@ def test_the_name_gives_the_format(tmp_path):
             check_output(path, bool(inputs), inputs)
 
 
-# From our own values
+def of_two_images(dataset_of, counts, objects, **changes):
+    """Return four patterns, of one image and of the other in turn."""
+    values = {"image": [0, 1, 0, 1], "amplitudes": np.sqrt(counts).astype(np.float32), "objects": objects}
+    return dataset_of([[0, 0], [5, 1], [2, 9], [4, 4]], np.arange(4)[:, None], **values, **changes)
 
 
 def test_counts_of_a_dataset_are_whole_again(dataset_of):
     n = np.random.default_rng(3).poisson(50, (4, 16, 16))
     n[2, 3, 4] = 3_000_001
-    data = dataset_of(
-        [[0, 0], [5, 1], [2, 9], [4, 4]],
-        [[0], [1], [2], [3]],
-        image=[0, 1, 0, 1],
-        amplitudes=np.sqrt(n).astype(np.float32),
-        objects=np.ones((2, 64, 64), np.complex64),
-    )
+    data = of_two_images(dataset_of, n, np.ones((2, 64, 64), np.complex64))
     found = from_dataset(data, 0, data.objects[0])
     assert (found.dtype, found.domain, found.shape) == (np.uint32, "counts", (2, 16, 16))
     np.testing.assert_array_equal(counts_of(found), n[[0, 2]])
@@ -375,9 +369,6 @@ def test_the_product_of_a_run_places_its_object_as_the_run_did(simulated, tmp_pa
     np.testing.assert_allclose(again.probe, data.probe)
 
 
-# The programs
-
-
 @pytest.fixture(scope="module")
 def runs(simulated, dataset_of, tmp_path_factory):
     """A folder of a run on that scan, ``measured``, and one of a simulated run, ``lines``; no networks."""
@@ -390,15 +381,8 @@ def runs(simulated, dataset_of, tmp_path_factory):
     config = RunConfig(N=32, size=64, gridsize=1, nimgs_train=1, nimgs_test=2, batch_size=1, nphotons=1e4)
     folder = RunFolder(root / "lines")
     folder.config(config)
-    data = dataset_of(
-        [[0, 0], [5, 1], [2, 9], [4, 4]],
-        [[0], [1], [2], [3]],
-        N=32,
-        region_size=32,
-        image=[0, 1, 0, 1],
-        amplitudes=np.sqrt(rng.poisson(9, (4, 32, 32))).astype(np.float32),
-        objects=drawn(rng, 2, 64, 64),
-    )
+    counts, objects = rng.poisson(9, (4, 32, 32)), drawn(rng, 2, 64, 64)
+    data = of_two_images(dataset_of, counts, objects, N=32, region_size=32)
     folder.arrays(names.dataset(config.N, config.gridsize, "test"), to_arrays(data))
     folder.arrays(names.recon("pinn"), {"object": drawn(rng, 2, 64, 64)})
     plate = RunFolder(root / "plate")
@@ -454,7 +438,7 @@ def test_a_simulated_run_is_exported_by_image(runs, script, tmp_path):
     assert script("export_scan", f"run={run}", "output=a.npz", "image=1")[0] == 0
     raw = open_scan(tmp_path / "a.npz")
     np.testing.assert_array_equal(raw.object, runs.data.objects[1])
-    np.testing.assert_allclose(corners_of(raw), [[5, 1], [4, 4]])
+    np.testing.assert_allclose(raw.positions - 32 / 2, [[5, 1], [4, 4]])  # middles, from the object's corner
     assert script("export_scan", f"run={run}", "output=a.cxi", "pixel_m=2e-8", "energy_eV=9000")[0] == 0
     found = open_scan(tmp_path / "a.cxi")
     dx = 1.239841984e-6 / found.energy_eV * found.distance_m / (32 * found.detector_pixel_m[0])
@@ -465,29 +449,19 @@ def test_a_simulated_run_is_exported_by_image(runs, script, tmp_path):
     np.testing.assert_allclose(np.diff(found.positions, axis=0), [[2 * 25e-9, 9 * 25e-9]])
 
 
-def corners_of(raw):
-    """Of patches of 32 pixels, whose middles the file states from the corner of the object."""
-    return raw.positions - 32 / 2
-
-
 MISTAKES = [
     ("export_scan", ["output=a.h5"], "run=None: must be the folder of a run"),
     ("export_scan", ["run=RUNS/lines", "output=a.cxi"], "a.cxi: CXI states lengths in metres, and pixel_m, "),
     ("export_scan", ["run=RUNS/lines", "output=a.h5", "recon=refined"], "recon=refined: the run has pinn"),
     ("export_scan", ["run=RUNS/lines", "output=a.h5", "source=val", "recon=pinn"], "recon=pinn: must be gt"),
-    ("export_scan", ["run=RUNS/measured", "output=SCAN", "overwrite=true"], "is the input file; choose"),
     ("export_scan", ["run=RUNS/plate", "output=a.h5", "energy_eV=1"], "energy_eV=1.0: must be null: the run"),
     ("simulate_scan", ["output=a.cxi", "imperfections.defocus=3"], "did you mean imperfections.defocus_um?"),
 ]
 
 
 @pytest.mark.parametrize(("name", "overrides", "message"), MISTAKES, ids=lambda value: str(value)[:60])
-def test_a_mistake_is_one_line(name, overrides, message, runs, simulated, script, tmp_path):
-    places = {"RUNS": runs.root, "SCAN": simulated.path}
-    for word, place in places.items():
-        overrides = [each.replace(word, str(place)) for each in overrides]
-        message = message.replace(word, str(place))
-    code, out, err = script(name, *overrides)
+def test_a_mistake_is_one_line(name, overrides, message, runs, script, tmp_path):
+    code, out, err = script(name, *(each.replace("RUNS", str(runs.root)) for each in overrides))
     assert (code, out) == (2, ""), err
     last = err.splitlines()[-1]
     assert last.startswith("error: ") and message in last, err

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from helpers import reference
+from helpers.scans import save_npz
 
 from ptycho.config import ConfigError
 from ptycho.files.file_array import FileArray
@@ -22,9 +23,6 @@ def plain(dataset_of):
     return dataset_of(positions, [[k, k + 1] for k in range(7)], region_size=20)
 
 
-# ---- normalisation
-
-
 def test_mean_energy_of_the_normalised_patterns_is_a_quarter_of_N_squared(datasets):
     for data in datasets.values():
         x = data.normalisation * np.asarray(data.amplitudes, np.float64)
@@ -40,9 +38,6 @@ def test_the_truth_and_the_model_probe_predict_the_normalised_amplitudes(dataset
     assert np.sqrt(np.mean((predicted - x) ** 2)) < 1.5 * noise
 
 
-# ---- patterns
-
-
 def test_patterns_are_the_rows_and_hand_out_no_way_to_change_them_unnoticed():
     rows = np.arange(5 * 2 * 2, dtype=np.float32).reshape(5, 2, 2)
     kept = Patterns(rows)
@@ -53,7 +48,7 @@ def test_patterns_are_the_rows_and_hand_out_no_way_to_change_them_unnoticed():
     assert np.shares_memory(np.asarray(kept), rows) and not np.shares_memory(np.array(kept), rows)
 
 
-def test_statistics_by_loops_however_the_patterns_are_cut_and_kept(datasets, tmp_path):
+def test_statistics_by_loops_however_the_patterns_are_cut_and_kept(tmp_path):
     rows = np.random.default_rng(0).poisson(0.4, (17, 8, 8)).astype(np.float32)
     rows[4] *= -1
     rows[9, 3, 3], rows[11, 0, 0] = np.inf, np.nan
@@ -69,9 +64,6 @@ def test_statistics_by_loops_however_the_patterns_are_cut_and_kept(datasets, tmp
     good = Patterns(rows[:9]).statistics
     assert good.mean_energy == np.sum(rows[:9].astype(float) ** 2) / 9
     np.testing.assert_allclose(good.mean_intensity, np.mean(rows[:9].astype(float) ** 2, axis=0))
-
-
-# ---- checks
 
 
 @pytest.mark.parametrize(
@@ -92,23 +84,10 @@ def test_impossible_datasets_are_refused(dataset_of, changes, message):
         dataset_of(**values)
 
 
-# ---- files
-
-
-@pytest.fixture
-def saved(tmp_path):
-    def save(arrays):
-        with (tmp_path / "data.npz").open("wb") as file:
-            np.savez(file, allow_pickle=False, **arrays)
-        return tmp_path / "data.npz"
-
-    return save
-
-
 @pytest.mark.parametrize("truth", [True, False])
-def test_a_dataset_survives_its_file(datasets, saved, truth):
+def test_a_dataset_survives_its_file(datasets, tmp_path, truth):
     data = datasets["train"] if truth else replace(datasets["train"], objects=None)
-    found = load_dataset(saved(to_arrays(data)))
+    found = load_dataset(save_npz(tmp_path / "data.npz", **to_arrays(data)))
     for key in KEYS:
         np.testing.assert_array_equal(getattr(found, key), getattr(data, key), err_msg=key)
         if getattr(data, key) is not None:
@@ -129,13 +108,10 @@ def test_a_dataset_survives_its_file(datasets, saved, truth):
         ({"region_size": None}, "lacks region_size"),
     ],
 )
-def test_files_that_are_no_dataset_are_refused(plain, saved, change, message):
+def test_files_that_are_no_dataset_are_refused(plain, tmp_path, change, message):
     arrays = {key: value for key, value in (to_arrays(plain) | change).items() if value is not None}
     with pytest.raises(ConfigError, match=rf"data.npz: .*{message}"):
-        load_dataset(saved(arrays))
-
-
-# ---- single patterns
+        load_dataset(save_npz(tmp_path / "data.npz", **arrays))
 
 
 def test_single_patterns_at_sub_pixel_positions_leave_room(dataset_of):

@@ -9,24 +9,6 @@ from helpers.cli import ROOT
 from ptycho.files.text import read_json, read_yaml
 
 
-@pytest.mark.parametrize(
-    ("content", "match"),
-    [
-        (b"[1]", "names and values"),
-        (b"[" * 200_000, "nested too deep"),
-        (b'{"a": ', "Expecting value"),
-        (b'{"a": "%s"}' % (b"a" * 2**20), "it has more than 1048576 bytes"),
-        (b'{"a": %s}' % (b"9" * 400), "a number in it has 400 digits"),
-        (b'{"a": %s}' % (b"9" * 5000), "integer string conversion"),
-        (b'{"a": %s}' % (b"[" * 100 + b"]" * 100), "nested too deep"),
-    ],
-)
-def test_anything_else_is_a_value_error(tmp_path, content, match):
-    (tmp_path / "a.json").write_bytes(content)
-    with pytest.raises(ValueError, match=match):
-        read_json(tmp_path / "a.json", 2**20)
-
-
 def bomb(levels):
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{k}: &a{k} [{', '.join([f'*a{k - 1}'] * 10)}]" for k in range(1, levels)]
@@ -34,20 +16,27 @@ def bomb(levels):
 
 
 @pytest.mark.parametrize(
-    ("content", "match"),
+    ("name", "content", "match"),
     [
-        (bomb(9), r"it stands for more than 1048576 values"),
-        (b"a: &a [*a]", "a part of it is in itself"),
-        (b"[" * 200_000, "nested too deep"),
-        (b"a: !!python/object/apply:os.system [true]", "could not determine a constructor"),
-        (b"a: " + b"9" * 400, "a number in it has 400 digits"),
-        (b"a: %s" % (b"a" * 2**20), "it has more than 1048576 bytes"),
+        ("a.json", b"[1]", "names and values"),
+        ("a.json", b"[" * 200_000, "nested too deep"),
+        ("a.json", b'{"a": ', "Expecting value"),
+        ("a.json", b'{"a": "%s"}' % (b"a" * 2**20), "it has more than 1048576 bytes"),
+        ("a.json", b'{"a": %s}' % (b"9" * 400), "a number in it has 400 digits"),
+        ("a.json", b'{"a": %s}' % (b"9" * 5000), "integer string conversion"),
+        ("a.json", b'{"a": %s}' % (b"[" * 100 + b"]" * 100), "nested too deep"),
+        ("a.yaml", bomb(9), r"it stands for more than 1048576 values"),
+        ("a.yaml", b"a: &a [*a]", "a part of it is in itself"),
+        ("a.yaml", b"[" * 200_000, "nested too deep"),
+        ("a.yaml", b"a: !!python/object/apply:os.system [true]", "could not determine a constructor"),
+        ("a.yaml", b"a: " + b"9" * 400, "a number in it has 400 digits"),
+        ("a.yaml", b"a: %s" % (b"a" * 2**20), "it has more than 1048576 bytes"),
     ],
 )
-def test_yaml_of_anyone_is_values_or_a_value_error(tmp_path, content, match):
-    (tmp_path / "a.yaml").write_bytes(content)
+def test_anything_but_values_of_an_allowed_size_is_a_value_error(tmp_path, name, content, match):
+    (tmp_path / name).write_bytes(content)
     with pytest.raises(ValueError, match=match):
-        read_yaml(tmp_path / "a.yaml")
+        read_json(tmp_path / name, 2**20) if name == "a.json" else read_yaml(tmp_path / name)
 
 
 def test_aliases_that_stand_for_little_are_read(tmp_path):
@@ -68,8 +57,7 @@ def test_json_and_yaml_and_images_are_read_in_one_place():
         r"json\.loads?\(|yaml\.(safe_)?load|OmegaConf\.load|tifffile\.imread|Image\.open|imread\("
     )
     allowed = {"ptycho/files/text.py", "workflows/write_conf.py"}  # the latter: what we wrote
-    sources = [
-        path for folder in ("ptycho", "workflows", "scripts") for path in (ROOT / folder).rglob("*.py")
-    ]
+    folders = (ROOT / name for name in ("ptycho", "workflows", "scripts"))
+    sources = [path for folder in folders for path in folder.rglob("*.py")]
     found = {path.relative_to(ROOT).as_posix() for path in sources if alone.search(path.read_text())}
     assert found <= allowed

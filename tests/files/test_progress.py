@@ -5,39 +5,22 @@ import logging
 import sys
 import time
 from contextlib import closing
-
-import pytest
+from types import SimpleNamespace
 
 from ptycho import progress
 from ptycho.files.text import EachWarningOnce, next_run
 
 
-@pytest.fixture
-def clock(monkeypatch):
-    """A clock that ``clock.tick(seconds)`` moves."""
-
-    class Clock:
-        now = 1000.0
-
-        def monotonic(self):
-            return self.now
-
-        def tick(self, seconds):
-            self.now += seconds
-
-    made = Clock()
-    monkeypatch.setattr(progress, "time", made)
-    return made
-
-
-def test_a_log_gets_plain_lines(clock, monkeypatch, caplog):
+def test_a_log_gets_plain_lines(monkeypatch, caplog):
+    clock = SimpleNamespace(now=1000.0, monotonic=lambda: clock.now)
+    monkeypatch.setattr(progress, "time", clock)
     monkeypatch.setattr(sys, "stderr", io.StringIO())
     caplog.set_level(logging.INFO)
     with closing(progress.Progress("pinn", total=8 * 16)) as shown:
-        clock.tick(60)  # compiling
+        clock.now += 60  # compiling
         for k in (1, 2, 3):
             shown.advance(16, f"step {k}/8")
-            clock.tick(8)
+            clock.now += 8
         shown.advance(16)
     # Since the first step: two steps of 16 patterns in 16 s, five of 8 s are left. The last is 8 s later.
     assert [record.getMessage() for record in caplog.records] == ["pinn: step 3/8, 2 patterns/s, 40 s left"]

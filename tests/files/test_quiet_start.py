@@ -8,7 +8,7 @@ from helpers.cli import fresh
 from ptycho import quiet_start
 from ptycho.config.memory import cores
 
-START = "from ptycho.quiet_start import start_tensorflow; start_tensorflow(); "
+START = "from ptycho.quiet_start import start_tensorflow; start_tensorflow(for_solver=True); "
 LINES = """
 import os, sys
 from ptycho.quiet_start import noise, without_lines
@@ -24,12 +24,14 @@ sys.stderr.write("after\\n")
 
 
 def test_a_start_where_nothing_is_wrong_says_nothing(tmp_path):
-    """Retracing of functions is not reported either; other messages are."""
+    """Retracing of functions is not reported either; other messages are. The solver's cores share nothing."""
     shapes = "f = tf.function(lambda x: x + 1); [f(tf.zeros(n)) for n in range(1, 10)]; "
     code = "import os, tensorflow as tf; print(int(tf.constant(3) + 4)); " + shapes
     code += "print(os.environ['TF_FORCE_GPU_ALLOW_GROWTH']); tf.get_logger().warning('something else')"
-    done = fresh(tmp_path, "-c", START + code)
-    assert (done.returncode, done.stdout) == (0, "7\ntrue\n")
+    code += "; print(tf.config.threading.get_intra_op_parallelism_threads())"
+    unset = f"import os; os.environ.pop({quiet_start.THREADS!r}, None); "  # the tests have one of their own
+    done = fresh(tmp_path, "-c", unset + START + code)
+    assert (done.returncode, done.stdout) == (0, f"7\ntrue\n{max(1, cores() // 4)}\n")
     assert re.fullmatch(r"WARNING:tensorflow:something else\n", done.stderr)
 
 
@@ -59,17 +61,7 @@ def test_each_process_of_a_machine_has_a_gpu_of_its_own(monkeypatch, name):
     assert quiet_start.own_gpu([]) == []
 
 
-@pytest.mark.parametrize(
-    ("call", "variable", "threads"),
-    [
-        ("start_tensorflow(for_solver=True)", None, max(1, cores() // 4)),
-        ("start_tensorflow(for_solver=True)", "3", 0),  # which TensorFlow reads itself
-    ],
-)
-def test_operations_of_the_solver_are_not_shared_among_its_cores(tmp_path, call, variable, threads):
-    words = f"{START.partition(';')[0]}; {call}; import tensorflow as tf; "
-    words += "print(tf.config.threading.get_intra_op_parallelism_threads())"
-    setting = f"os.environ[{quiet_start.THREADS!r}] = {variable!r}"  # the tests have one of their own
-    unset = f"os.environ.pop({quiet_start.THREADS!r}, None)"
-    ran = fresh(tmp_path, "-c", f"import os; {setting if variable else unset}; {words}")
-    assert ran.stdout.split() == [str(threads)], ran.stderr
+def test_threads_of_the_environment_are_left_to_tensorflow(tmp_path):
+    words = "import tensorflow as tf; print(tf.config.threading.get_intra_op_parallelism_threads())"
+    ran = fresh(tmp_path, "-c", START + words, **{quiet_start.THREADS: "3"})
+    assert ran.stdout == "0\n", ran.stderr  # it reads the variable itself

@@ -51,9 +51,6 @@ def mine(found):
     return {name: digest for name, digest in found.items() if name in MINE}
 
 
-# ---- files that are replaced, and when
-
-
 def test_the_old_run_waits_for_the_first_result_and_other_files_stay(run, before):
     new = RunFolder(run, overwrite=True)
     new.text("config.yaml", "new")
@@ -116,9 +113,6 @@ def test_a_folder_that_cannot_be_moved_aside_is_left_as_it_was(run, before, monk
     assert files(run) == before
 
 
-# ---- killed at any moment
-
-
 class Killed(BaseException):
     """The process ended here."""
 
@@ -170,9 +164,6 @@ def test_the_old_run_survives_a_kill_at_any_moment(run, tmp_path, monkeypatch):
     assert ended > 20 and files(copy) == before
 
 
-# ---- files of others
-
-
 @pytest.mark.parametrize("name", ["config.yaml", "recons/gt/recon.npz"])
 @pytest.mark.parametrize("record", [None, {"name": "of another program"}, {"config.txt": ""}])
 def test_files_in_the_places_of_a_run_that_no_run_wrote_are_never_replaced(tmp_path, name, record):
@@ -213,8 +204,6 @@ def test_a_record_leads_to_nothing_outside_of_its_folder(tmp_path):
     assert (tmp_path / "precious").read_text() == "mine"
     assert set(files(tmp_path / "run")) == {"files.json", "metrics.json", "pinn/", "recons/pinn/", "visuals/"}
 
-
-# ---- as a user meets it
 
 LINES = (*TINY, *TINY_UNROLLED, "models=[pinn]", "xla.compile=false")
 

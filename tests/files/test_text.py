@@ -17,13 +17,10 @@ def test_what_steers_a_terminal_is_replaced_and_all_else_stays():
     assert printable("two\nlines\twith ü") == "two\nlines\twith ü"
 
 
-def test_no_error_steers_the_terminal(capsys):
+def test_neither_an_error_nor_a_line_of_a_log_steers_the_terminal(capsys):
     assert fail(ValueError(f"{HOSTILE}: no such file"), (ValueError,)) == 2
     printed = capsys.readouterr().err
     assert "no such file" in printed and not steers(printed)
-
-
-def test_no_line_of_a_log_steers_the_terminal():
     record = logging.LogRecord("x", logging.INFO, "", 0, "reading %s", (HOSTILE,), None)
     line = PlainFormatter("%(message)s").format(record)
     assert line.startswith("reading a·") and not steers(line)

@@ -1,6 +1,5 @@
 """A made-up scan, and HDF5 files that hold it in the layouts of measured scans."""
 
-import functools
 from types import SimpleNamespace
 
 import h5py
@@ -17,8 +16,7 @@ DET, SRC = "entry_1/instrument_1/detector_1", "entry_1/instrument_1/source_1"
 NO = ReadOptions()
 
 
-@functools.cache
-def made_up():
+def _made_up():
     """A complex object, two modes; the columns are the slow axis: 5 of them of 3 rows, 4 and 3 px apart."""
     rng = np.random.default_rng(3)
     object_ = np.exp(1j * rng.uniform(-1, 1, (29, 31))) * rng.uniform(0.5, 1, (29, 31))
@@ -39,6 +37,9 @@ def made_up():
     )
 
 
+MADE = _made_up()
+
+
 def written(path, arrays):
     """An HDF5 file of arrays by path; ``path@name`` is an attribute."""
     with h5py.File(path, "w") as file:
@@ -52,29 +53,27 @@ def written(path, arrays):
     return path
 
 
-def cxi_arrays(made, **changes):
+def cxi_arrays(**changes):
     """Return the arrays of a CXI file."""
-    x, y = made.metres[:, 1], made.metres[:, 0]  # the sample goes up, the probe down on it
+    x, y = MADE.metres[:, 1], MADE.metres[:, 0]  # the sample goes up, the probe down on it
     return {
         "cxi_version": 160,
-        "entry_1/data_1/data": made.counts,
+        "entry_1/data_1/data": MADE.counts,
         "entry_1/data_1/translation": np.stack([x, y, 0 * x], axis=1),
         f"{DET}/distance": 1.25,
         f"{DET}/x_pixel_size": 75e-6,
         f"{DET}/y_pixel_size": 55e-6,
         f"{SRC}/energy": 6200 * EV,
-        f"{SRC}/illumination": made.probe,
+        f"{SRC}/illumination": MADE.probe,
     } | changes
 
 
-def eiger_folder(folder, made, parts=3):
+def eiger_folder(folder, parts=3):
     """A master and its files of 5 patterns."""
     with h5py.File(folder / "s_master.h5", "w") as master:
         for k in range(1, parts + 1):
-            written(
-                folder / f"s_data_{k:06d}.h5",
-                {"entry/data/data": made.counts[5 * k - 5 : 5 * k].astype("u4")},
-            )
+            some = MADE.counts[5 * k - 5 : 5 * k].astype("u4")
+            written(folder / f"s_data_{k:06d}.h5", {"entry/data/data": some})
             link = h5py.ExternalLink(f"s_data_{k:06d}.h5", "/entry/data/data")
             master[f"entry/data/data_{k:06d}"] = link
         detector = master.create_group("entry/instrument/detector")
@@ -87,16 +86,16 @@ def eiger_folder(folder, made, parts=3):
     return folder / "s_master.h5"
 
 
-def product(path, made, **changes):
+def product(path, **changes):
     """A product of ptychodus, without patterns unless they are among the changes; no path: its arrays."""
     arrays = {
         "probe_position_indexes": np.arange(J),
-        "probe_position_x_m": made.metres[:, 1],
-        "probe_position_y_m": made.metres[:, 0],
-        "probe": made.probe,
+        "probe_position_x_m": MADE.metres[:, 1],
+        "probe_position_y_m": MADE.metres[:, 0],
+        "probe": MADE.probe,
         "probe@pixel_width_m": 3e-8,
         "probe@pixel_height_m": 2e-8,
-        "object": made.object[None],
+        "object": MADE.object[None],
         "object@center_x_m": -1e-8,
         "object@center_y_m": 4e-8,
         "object@pixel_width_m": 3e-8,
@@ -108,15 +107,15 @@ def product(path, made, **changes):
     return arrays if path is None else written(path, arrays)
 
 
-def same(scan, made, counts=None, index=slice(None)):
+def same(scan, counts=None, index=slice(None)):
     """Assert that patterns and positions of the scan are those that were written."""
-    counts = made.counts if counts is None else counts
-    assert scan.patterns.shape == (len(made.metres[index]), H, W)
+    counts = MADE.counts if counts is None else counts
+    assert scan.patterns.shape == (len(MADE.metres[index]), H, W)
     np.testing.assert_array_equal(scan.patterns.read(slice(0, J)), counts[index])
     some = np.array([4, 1, 2, 4])
     np.testing.assert_array_equal(scan.patterns.read(some), counts[index][some])
     assert scan.positions.dtype == np.float64
-    np.testing.assert_allclose(scan.positions, made.metres[index], rtol=1e-12, atol=1e-20)
+    np.testing.assert_allclose(scan.positions, MADE.metres[index], rtol=1e-12, atol=1e-20)
     assert scan.unit == "m"
     scan.patterns.close()
 

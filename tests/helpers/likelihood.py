@@ -24,16 +24,10 @@ def beam(row=0.0, col=0.0, width=5.0, curvature=0.09):
 def smooth_object(rng, side, cutoff=0.18, contrast=1.0):
     """Complex, band-limited: amplitude near 0.8, phase within a radian."""
     q = np.hypot(*np.meshgrid(np.fft.fftfreq(side), np.fft.fftfreq(side), indexing="ij"))
-    noise = [np.fft.ifft2(np.fft.fft2(rng.normal(size=(side, side))) * np.exp(-((q / cutoff) ** 2))).real]
-    noise += [np.fft.ifft2(np.fft.fft2(rng.normal(size=(side, side))) * np.exp(-((q / cutoff) ** 2))).real]
+    spectra = (np.fft.fft2(rng.normal(size=(side, side))) * np.exp(-((q / cutoff) ** 2)) for _ in range(2))
+    noise = [np.fft.ifft2(spectrum).real for spectrum in spectra]
     amplitude, phase = (contrast * part / np.abs(part).max() for part in noise)
     return (0.8 + 0.2 * amplitude) * np.exp(1j * phase)
-
-
-def grid_positions(rng, count, step, jitter=0.9, margin=1.0):
-    """``count × count`` positions between pixels, ``step`` apart and jittered; at least 0."""
-    grid = np.stack(np.meshgrid(np.arange(count), np.arange(count), indexing="ij"), -1).reshape(-1, 2)
-    return step * grid + jitter + margin + rng.uniform(-jitter, jitter, grid.shape)
 
 
 def intensity_of(image, modes, position, flux=1.0, background=0.0):
@@ -65,7 +59,8 @@ class Scan:
     @classmethod
     def of(cls, rng, photons=1e5, count=6, step=2.6, modes=None, contrast=1.0):
         """Return ``count²`` patterns of ``photons`` with :func:`beam`, or with ``modes`` of total power 1."""
-        positions = grid_positions(rng, count, step)
+        grid = np.stack(np.divmod(np.arange(count**2), count), axis=1)
+        positions = step * grid + 1.9 + rng.uniform(-0.9, 0.9, grid.shape)
         side = N + int(np.ceil(positions.max())) + 2
         modes = beam()[None] if modes is None else modes
         return cls(
@@ -78,12 +73,8 @@ class Scan:
 
     def intensity(self):
         """Expected photons ``(J, N, N)``, zero frequency at sample 0."""
-        return np.array(
-            [
-                intensity_of(self.object, self.modes, r, c, self.background)
-                for r, c in zip(self.positions, self.flux, strict=True)
-            ]
-        )
+        beams = zip(self.positions, self.flux, strict=True)
+        return np.array([intensity_of(self.object, self.modes, *beam, self.background) for beam in beams])
 
     def dataset(self, rng=None, intensity=None, **changes):
         """Return the measured scan, with Poisson noise of ``rng``, or without noise (None).
@@ -92,12 +83,8 @@ class Scan:
         """
         intensity = self.intensity() if intensity is None else np.asarray(intensity)
         counts = intensity if rng is None else rng.poisson(intensity)
-        values = {
-            "amplitudes": np.fft.fftshift(np.sqrt(counts), axes=(-2, -1)),
-            "positions": self.positions,
-            "probe": self.modes,
-            "object_size": len(self.object),
-        }
+        values = {"positions": self.positions, "probe": self.modes, "object_size": len(self.object)}
+        values["amplitudes"] = np.fft.fftshift(np.sqrt(counts), axes=(-2, -1))
         beam = {key: changes.pop(key) for key in ("flux", "background") if key in changes}
         data = single_patterns(**(values | changes))
         return replace(data, beam=replace(data.beam, **beam))

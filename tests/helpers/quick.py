@@ -1,5 +1,7 @@
 """Settings of short reconstructions, which select nothing by cross-validation."""
 
+from ptycho.reconstruction.selection import ModelOptions
+
 NOTHING_SELECTED = {
     "slices": 1,
     "positions": False,
@@ -8,6 +10,14 @@ NOTHING_SELECTED = {
     "regulariser": "edge_preserving",
     "regularisation_weight": 1.0,
 }
+
+
+KNOWN = ModelOptions(probe=False, positions=False, flux=False, background=False, prior="none")
+
+
+def decided(solved):
+    """What was decided, by name."""
+    return {decision.what: decision.value for decision in solved.decisions}
 
 
 def words_of(settings):

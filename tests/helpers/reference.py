@@ -13,6 +13,11 @@ def random_complex(rng, shape):
     return rng.normal(size=shape) + 1j * rng.normal(size=shape)
 
 
+def relative(found, expected):
+    """``‖found − expected‖ / ‖expected‖``."""
+    return np.linalg.norm(found - expected) / np.linalg.norm(expected)
+
+
 def pixel(image, row, col):
     """``image[row, col]``, zero outside."""
     inside = 0 <= row < image.shape[0] and 0 <= col < image.shape[1]
@@ -127,6 +132,13 @@ def cut(image, origin, side):
     """A square window by loops, zero outside."""
     rows, cols = range(origin[0], origin[0] + side), range(origin[1], origin[1] + side)
     return np.array([[pixel(image, r, c) for c in cols] for r in rows])
+
+
+def true_regions(data):
+    """The regions of all groups, ``(G, R, R)``, cut from the true objects."""
+    members = zip(data.image[data.groups[:, 0]], data.positions[data.groups], strict=True)
+    found = [(i, map(int, region_origin(places, data.region_size, data.N))) for i, places in members]
+    return np.array([cut(data.objects[i], [*o], data.region_size) for i, o in found], np.complex64)
 
 
 def ring_correlation(a, b):

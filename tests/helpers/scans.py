@@ -24,6 +24,9 @@ class Made:
         self.bad = rng.random((H, W)) < 0.2
 
 
+SMALL = Made()
+
+
 class Frames(stored.Frames):
     """Patterns in memory that count how many were read at once."""
 
@@ -55,16 +58,17 @@ def save_npz(path, *, compressed=False, **arrays):
     return path
 
 
-def pinn(made, **changes):
+def pinn(**changes):
     """The keys of a PtychoPINN file; None takes one away."""
-    arrays = {"xcoords": made.col, "ycoords": made.row, "diff3d": made.counts, "probeGuess": made.probe[0]}
+    arrays = {"xcoords": SMALL.col, "ycoords": SMALL.row, "diff3d": SMALL.counts}
+    arrays |= {"probeGuess": SMALL.probe[0]}
     return {key: value for key, value in (arrays | changes).items() if value is not None}
 
 
-def tike(made, **changes):
-    corner = np.stack([made.row, made.col], axis=1).astype(np.float32)
-    data = np.fft.ifftshift(made.counts, axes=(1, 2))
-    arrays = {"data": data[None], "scan": corner[None], "probe": made.probe[None, None, None]}
+def tike(**changes):
+    corner = np.stack([SMALL.row, SMALL.col], axis=1).astype(np.float32)
+    data = np.fft.ifftshift(SMALL.counts, axes=(1, 2))
+    arrays = {"data": data[None], "scan": corner[None], "probe": SMALL.probe[None, None, None]}
     return {key: value for key, value in (arrays | changes).items() if value is not None}
 
 

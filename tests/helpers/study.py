@@ -41,18 +41,12 @@ def run(argv, here):
     fill_run(Path(given["output_dir"]), 0.9 + int(given["seed"]) / 100)
 
 
-def fill_run(folder, amplitude, rmse=0.02, frc50=0.6, flags=()):
-    """Write the files of a complete run; stitched by grid, the scores are 0.1 lower."""
+def fill_run(folder, amplitude):
+    """Write the files of a complete run; stitched by grid, the amplitude's score is 0.1 lower."""
     still = {"ssim": [0.3, 1.0], "frc50": [None, None], "phase_rmse_rad": 0.0, "flags": []}
-    stitched = {
-        method: {
-            "ssim": [None if amplitude is None else amplitude - loss, 0.99],
-            "frc50": [frc50, None],
-            "phase_rmse_rad": rmse,
-            "flags": list(flags),
-        }
-        for method, loss in (("probe", 0), ("grid", 0.1))
-    }
+    scores = still | {"frc50": [0.6, None], "phase_rmse_rad": 0.02}
+    losses = {"probe": 0, "grid": 0.1}
+    stitched = {method: scores | {"ssim": [amplitude - loss, 0.99]} for method, loss in losses.items()}
     training = {"steps_s": 8.0, "compile_s": 5.0}
     metrics = {name: {"stitching": stitched} for name in ("pinn", "baseline")}
     manifest = {
@@ -63,13 +57,9 @@ def fill_run(folder, amplitude, rmse=0.02, frc50=0.6, flags=()):
         "training": {"pinn": training, "baseline": training},
         "timings_s": {"simulation": 4.0},
     }
-    for name in ("datasets", "pinn", "baseline"):
-        (folder / name).mkdir(parents=True, exist_ok=True)
-    for name in ("pinn", "baseline"):
-        (folder / name / "model.json").write_text(json.dumps({"parameters": 1234}))
-    write(folder, metrics | {"constant": still, "truth_blurred_1px": still}, manifest)
-
-
-def write(folder, metrics, manifest):
-    (folder / "metrics.json").write_text(json.dumps(metrics))
-    (folder / "manifest.json").write_text(json.dumps(manifest))
+    values = {"metrics": metrics | {"constant": still, "truth_blurred_1px": still}, "manifest": manifest}
+    values |= {f"{name}/model": {"parameters": 1234} for name in ("pinn", "baseline")}
+    for name, value in values.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / f"{name}.json").write_text(json.dumps(value))
+    (folder / "datasets").mkdir(exist_ok=True)

@@ -6,11 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from helpers.likelihood import Scan
+from helpers.quick import KNOWN
 
 from ptycho.methods.half_scans import half_scans
 from ptycho.methods.solver import half_object
 from ptycho.reconstruction.maximum_likelihood import solve
-from ptycho.reconstruction.selection import ModelOptions
 from ptycho.scan.coverage import covered_part, photon_noise
 
 
@@ -22,9 +22,8 @@ def scan():
 def halves(scan, converged):
     """Return the correlation of halves that are both the true object."""
     states = iter(converged)
-    return half_scans(
-        lambda part: replace(covered_part(scan.object, part), converged=next(states)), scan.dataset(), 0
-    )
+    part = lambda part: replace(covered_part(scan.object, part), converged=next(states))  # noqa: E731
+    return half_scans(part, scan.dataset(), 0)
 
 
 def test_halves_that_agree_never_fall(scan):
@@ -43,8 +42,7 @@ def test_halves_that_are_not_done_tell_nothing(scan, caplog, converged):
 def test_a_half_that_is_explained_worse_than_the_whole_is_not_done(scan):
     """After enough steps, and after two."""
     data = scan.dataset(np.random.default_rng(2))
-    options = ModelOptions(probe=False, positions=False, flux=False, background=False, prior="none", steps=60)
-    solved = solve(data, options, 0)
+    solved = solve(data, replace(KNOWN, steps=60), 0)
     made = replace(covered_part(solved.estimate.object, data), fit=solved)
     half = data.subset(np.arange(0, 121, 2), 1)
     assert half_object(made, 60)(half).converged

@@ -166,11 +166,8 @@ def test_a_caustic_needs_lengths_a_far_field_and_a_probe(prepared):
     made = Reconstruction(OBJECT[None], np.ones((1, SIDE, SIDE), bool))
     known = {"raw": SimpleNamespace(energy_eV=8e3), "pixel": SimpleNamespace(metres=(1e-8, 1e-8))}
     known["near_field"] = None
-    lacking = {
-        "raw": SimpleNamespace(energy_eV=None),
-        "pixel": SimpleNamespace(metres=None),
-        "near_field": object(),
-    }
+    lacking = {"raw": SimpleNamespace(energy_eV=None), "pixel": SimpleNamespace(metres=None)}
+    lacking["near_field"] = object()
     whole = replace(prepared, scan=SimpleNamespace(**known))
     assert probe_caustic(whole, made).facts()["fwhm_at_sample_m"] > 0
     for name, value in lacking.items():
@@ -249,9 +246,8 @@ def test_patterns_are_looked_through_once(prepared, monkeypatch):
     """The number of reconstructions and beams that are assessed does not matter."""
     passes, of = [], Statistics.of
     monkeypatch.setattr(Statistics, "of", staticmethod(lambda blocks: passes.append(1) or of(blocks)))
-    fresh = replace(
-        prepared, whole=replace(prepared.whole, amplitudes=Patterns(prepared.whole.amplitudes[:]))
-    )
+    patterns = Patterns(prepared.whole.amplitudes[:])
+    fresh = replace(prepared, whole=replace(prepared.whole, amplitudes=patterns))
     for _ in range(3):
         fresh.fitted(another(fresh.whole.beam))
         fresh.left_out(another(fresh.whole.beam))

@@ -3,7 +3,7 @@
 import h5py
 import numpy as np
 import pytest
-from helpers.scans import H, J, Made, W, pinn, raw_scan, save_npz, tike
+from helpers.scans import SMALL, H, J, W, pinn, raw_scan, save_npz, tike
 
 from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.data import DataConfig
@@ -17,11 +17,6 @@ from ptycho.scan.reconstruction import Reconstruction
 
 PLACES = np.array([[0.0, 0.0], [3.0, 7.5], [6.0, 1.0], [2.0, 2.0], [9.0, 4.0], [1.0, 8.0], [5.0, 5.0]])
 DX = 2e-8
-
-
-@pytest.fixture
-def made():
-    return Made()
 
 
 def written(path, **changes):
@@ -38,27 +33,24 @@ def written(path, **changes):
     return path
 
 
-def patterns_of(made, kind, path):
+def patterns_of(kind, path):
     """Write the made-up counts into an NPZ file, with meaningless positions that its format requires."""
-    arrays = {
-        "ptychodus": {"patterns": made.counts, "bad_pixels": made.bad},
-        "ptychopinn": pinn(made),
-        "tike": tike(made),
-    }
+    arrays = {"ptychodus": {"patterns": SMALL.counts, "bad_pixels": SMALL.bad}}
+    arrays |= {"ptychopinn": pinn(), "tike": tike()}
     return save_npz(path, **arrays[kind])
 
 
 @pytest.mark.parametrize("kind", ["ptychodus", "ptychopinn", "tike"])
-def test_patterns_in_npz(made, kind, tmp_path):
+def test_patterns_in_npz(kind, tmp_path):
     """The middle of the first patch, (6, 6), is at (−14, −9) pixels from that of the object, (20, 15)."""
     numbers = np.array([6, 0, 2, 5, 1, 9, 4])  # there is no pattern 9
     path = written(tmp_path / "p.h5", numbers=numbers, detector_pixel_m=(75e-6, 55e-6))
-    beside = patterns_of(made, kind, tmp_path / "patterns.npz")
+    beside = patterns_of(kind, tmp_path / "patterns.npz")
     scan = open_scan(path, ReadOptions(patterns_file=str(beside)))
     kept = [0, 1, 2, 4, 5, 6]
     expected = PLACES[[np.flatnonzero(numbers == k)[0] for k in kept]] - [14, 9]
     np.testing.assert_allclose(scan.positions / DX, expected, atol=1e-9)
-    counts = np.fft.ifftshift(made.counts, axes=(1, 2)) if kind == "tike" else made.counts
+    counts = np.fft.ifftshift(SMALL.counts, axes=(1, 2)) if kind == "tike" else SMALL.counts
     np.testing.assert_array_equal(scan.patterns.read(slice(0, 6)), counts[kept])
     assert (scan.format, scan.domain, scan.unit) == ("ptychodus", "counts", "m")
     assert scan.zero_frequency == ("corner" if kind == "tike" else "centre")
@@ -76,59 +68,51 @@ def test_npz_without_patterns_is_one_line(tmp_path):
 
 @pytest.mark.parametrize("stated", [None, "px"])
 @pytest.mark.parametrize("kind", ["npz", "hdf5"])
-def test_a_product_in_pixels_has_no_metres(made, kind, stated, tmp_path):
+def test_a_product_in_pixels_has_no_metres(kind, stated, tmp_path):
     path = written(tmp_path / "p.h5", pixel_m=None, energy_eV=None, distance_m=None)
     if kind == "npz":
-        beside = patterns_of(made, "ptychodus", tmp_path / "patterns.npz")
+        beside = patterns_of("ptychodus", tmp_path / "patterns.npz")
     else:
         beside = tmp_path / "patterns.h5"
         with h5py.File(beside, "w") as file:
-            file["entry/data/data"] = made.counts
+            file["entry/data/data"] = SMALL.counts
     scan = open_scan(path, ReadOptions(patterns_file=str(beside), unit=stated))
     assert scan.unit == "px" and scan.probe_pixel_m is None and scan.object_pixel_m is None
     assert scan.detector_pixel_m is None and scan.energy_eV is None
     np.testing.assert_allclose(scan.positions, PLACES - [14, 9])
 
 
-def test_pixels_of_a_cut_pattern_become_those_of_the_detector(made, tmp_path):
+def test_pixels_of_a_cut_pattern_become_those_of_the_detector(tmp_path):
     """A pattern that spans 4 of 9 × 12 detector pixels has an object pixel 9/4 and 12/4 as large."""
     path = written(tmp_path / "p.h5", pixel_m=None, detector_side=4)
-    beside = patterns_of(made, "ptychodus", tmp_path / "patterns.npz")
+    beside = patterns_of("ptychodus", tmp_path / "patterns.npz")
     scan = open_scan(path, ReadOptions(patterns_file=str(beside)))
     assert (H, W) == (9, 12)
     np.testing.assert_allclose(scan.positions, (PLACES - [14, 9]) * [9 / 4, 3])
 
 
-def test_a_product_of_others_in_pixels(made, tmp_path):
+def test_a_product_of_others_in_pixels(tmp_path):
     """With data.unit=px, pixel sizes of one are not metres."""
-    arrays = {"probe_position_x_m": made.col, "probe_position_y_m": made.row, "probe": made.probe}
+    arrays = {"probe_position_x_m": SMALL.col, "probe_position_y_m": SMALL.row, "probe": SMALL.probe}
     with h5py.File(tmp_path / "p.h5", "w") as file:
         for key, values in (arrays | {"probe_position_indexes": np.arange(J)}).items():
             file[key] = values
         for axis in ("height", "width"):
             file["probe"].attrs[f"pixel_{axis}_m"] = 1.0
-    beside = patterns_of(made, "ptychodus", tmp_path / "patterns.npz")
+    beside = patterns_of("ptychodus", tmp_path / "patterns.npz")
     scan = open_scan(tmp_path / "p.h5", ReadOptions(patterns_file=str(beside), unit="px"))
     assert scan.unit == "px" and scan.probe_pixel_m is None
-    np.testing.assert_array_equal(scan.positions, np.stack([made.row, made.col], axis=1))
-
-
-# ---- our own product, from a run on a measured file
+    np.testing.assert_array_equal(scan.positions, np.stack([SMALL.row, SMALL.col], axis=1))
 
 
 COUNT, SIDE = 30, 40
 
 
-def spots():
-    rng = np.random.default_rng(4)
-    square = np.square(np.arange(SIDE) - SIDE // 2)
-    mean = 300 * np.exp(-(square[:, None] + square) / 30)
-    return rng.poisson(mean * rng.uniform(0.6, 1.4, (COUNT, 1, 1))).astype(np.uint16)
-
-
 def run_product(path, unit, **stated):
     """Return the product of a run on thirty patterns of 40 × 40, the fifth of them dark, with keys."""
-    frames = spots()
+    rng, square = np.random.default_rng(4), np.square(np.arange(SIDE) - SIDE // 2)
+    mean = 300 * np.exp(-(square[:, None] + square) / 30)
+    frames = rng.poisson(mean * rng.uniform(0.6, 1.4, (COUNT, 1, 1))).astype(np.uint16)
     frames[4] = 0
     places = np.random.default_rng(5).uniform(0, 20, (COUNT, 2))
     positions = places * (1e-7 if unit == "m" else 1)
@@ -165,17 +149,17 @@ def test_our_product_beside_the_patterns_needs_no_keys(unit, stated, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["npz", "hdf5"])
-def test_a_product_numbers_patterns_as_their_file_does(made, kind, tmp_path):
+def test_a_product_numbers_patterns_as_their_file_does(kind, tmp_path):
     """Of patterns 0, 2, … 12 those with the numbers 2, 6 and 10 have positions: rows 1, 3 and 5."""
     numbers = np.array([6, 2, 10])
     path = written(tmp_path / "p.h5", positions=PLACES[:3], numbers=numbers)
     if kind == "npz":
-        beside = save_npz(tmp_path / "patterns.npz", patterns=made.counts, indexes=2 * np.arange(J))
+        beside = save_npz(tmp_path / "patterns.npz", patterns=SMALL.counts, indexes=2 * np.arange(J))
         scan = open_scan(path, ReadOptions(patterns_file=str(beside)))
         np.testing.assert_array_equal(scan.numbers, [2, 6, 10])
-        np.testing.assert_array_equal(scan.patterns.read(slice(0, 3)), made.counts[[1, 3, 5]])
+        np.testing.assert_array_equal(scan.patterns.read(slice(0, 3)), SMALL.counts[[1, 3, 5]])
         return
     with h5py.File(tmp_path / "patterns.h5", "w") as file:
-        file["entry/data/data"] = np.repeat(made.counts, 2, axis=0)
+        file["entry/data/data"] = np.repeat(SMALL.counts, 2, axis=0)
     scan = open_scan(path, ReadOptions(patterns_file=str(tmp_path / "patterns.h5")))
     np.testing.assert_array_equal(scan.numbers, [2, 6, 10])

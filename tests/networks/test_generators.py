@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers import reference
+from helpers.gradients import gradients
 
 from ptycho import physics
 from ptycho.config import FileProbe, IdealDiskProbe, ScanConfig, XlaConfig, ZonePlateProbe
@@ -20,21 +21,6 @@ def arguments(data, groups=GROUPS):
     return batch["x"], batch["offsets"], tf.constant(data.model_probe)
 
 
-def noise_free(data):
-    waves = noise_free_amplitudes(data.objects[0], data.beam)
-    return replace(data, amplitudes=(data.photon_scale * waves).astype(np.float32))
-
-
-def true_regions(data, groups):
-    N, R = data.N, data.region_size
-    corners = [reference.region_origin(data.positions[data.groups[g]], R, N) for g in groups]
-    return np.array([reference.cut(data.objects[0], [int(v) for v in c], R) for c in corners], np.complex64)
-
-
-def relative(found, expected):
-    return np.linalg.norm(found - expected) / np.linalg.norm(expected)
-
-
 @pytest.fixture(scope="module", params=["ideal_disk", "zone_plate", "npz"])
 def probe_name(request):
     return request.param
@@ -47,18 +33,20 @@ def clean(probe_name, small_config, tmp_path_factory):
     path = tmp_path_factory.mktemp("probe") / "probe.npz"
     np.savez(path, probeGuess=wave)
     probes = {"ideal_disk": IdealDiskProbe(), "zone_plate": ZonePlateProbe(), "npz": FileProbe(str(path))}
-    return noise_free(simulate(small_config(probe=probes[probe_name]))[0]["train"])
+    data = simulate(small_config(probe=probes[probe_name]))[0]["train"]
+    waves = noise_free_amplitudes(data.objects[0], data.beam)
+    return replace(data, amplitudes=(data.photon_scale * waves).astype(np.float32))
 
 
 def test_the_true_object_explains_the_data_through_unrolled(clean, build_network):
     model, data = build_network("unrolled", clean)
     x, offsets, probe = arguments(data)
-    regions = true_regions(data, GROUPS)
+    regions = reference.true_regions(data)[GROUPS]
     reach = model.generator.side
     outside = physics.pad_to(tf.ones((reach, reach)), data.region_size).numpy() == 0
     regions[:, outside] = 0.5  # the part that the generator leaves at its start
     predicted = model.predict_amplitudes(tf.constant(regions), offsets, probe)
-    assert relative(predicted, x) < 1e-6
+    assert reference.relative(predicted, x) < 1e-6
 
 
 # Of the amplitudes' norm: what the centre of the object alone leaves unexplained, whatever a network learns.
@@ -79,8 +67,8 @@ def test_unet_can_explain_the_data_but_for_the_edge_of_the_object(clean, probe_n
         positions = offsets + (data.region_size - data.N) / 2
         squares = tf.broadcast_to(square, (*positions.shape[:2], data.N, data.N))
         support = physics.place_patches(squares, positions, (data.region_size,) * 2).numpy() > 0
-    regions = true_regions(data, GROUPS) * support
-    error = relative(model.predict_amplitudes(tf.constant(regions), offsets, probe), x)
+    regions = reference.true_regions(data)[GROUPS] * support
+    error = reference.relative(model.predict_amplitudes(tf.constant(regions), offsets, probe), x)
     assert error == pytest.approx(TRUNCATION[name][probe_name], abs=0.003)
 
 
@@ -88,15 +76,14 @@ def test_unet_can_explain_the_data_but_for_the_edge_of_the_object(clean, probe_n
 def test_patterns_beyond_the_region_see_its_mean(clean, build_network, shift):
     """The expected neighbouring pattern, by loops on a region surrounded by its own mean."""
     model, data = build_network("unrolled", clean)
-    region = true_regions(data, GROUPS[:1])[0]
+    region = reference.true_regions(data)[GROUPS[0]]
     margin = 12
     padded = np.full((len(region) + 2 * margin,) * 2, region.mean(), np.complex64)
     padded[margin:-margin, margin:-margin] = region
     position = np.array(shift) + (data.region_size - data.N) / 2 + margin
     expected = reference.diffraction(padded, [position], data.model_probe[0])
-    found = model.predict_amplitudes(
-        tf.constant(region[None]), tf.constant([[shift]], tf.float32), tf.constant(data.model_probe)
-    )
+    offsets, probe = tf.constant([[shift]], tf.float32), tf.constant(data.model_probe)
+    found = model.predict_amplitudes(tf.constant(region[None]), offsets, probe)
     np.testing.assert_allclose(found[0], expected, atol=2e-4 * expected.max())
 
 
@@ -108,9 +95,11 @@ def test_the_true_object_explains_its_neighbours(clean, build_network, within):
     batch = batch_of(more, groups)
     assert len(groups) > 3 and np.ptp(batch["near_offsets"], axis=(0, 1)).min() > 3
     predicted = model.predict_amplitudes(
-        tf.constant(true_regions(data, groups)), batch["near_offsets"], tf.constant(data.model_probe)
+        tf.constant(reference.true_regions(data)[groups]),
+        batch["near_offsets"],
+        tf.constant(data.model_probe),
     )
-    within("misfit of neighbours", relative(predicted, batch["near_x"]), below=0.03)
+    within("misfit of neighbours", reference.relative(predicted, batch["near_x"]), below=0.03)
 
 
 @pytest.mark.parametrize("name", ["unrolled", "unet_big"])
@@ -134,12 +123,12 @@ def test_eager_and_xla_agree_on_regions(build_network, name):
 def test_gradient_is_zero_outside_the_probe_and_finite_for_an_empty_object(build_network):
     model, data = build_network("unrolled")
     x, offsets, probe = arguments(data)
-    for start in (np.zeros((3, 36, 36)), true_regions(data, GROUPS)):
-        regions = tf.constant(start, tf.complex64)
-        with tf.GradientTape() as tape:
-            tape.watch(regions)
-            loss = tf.reduce_mean(tf.abs(model.predict_amplitudes(regions, offsets, probe) - x))
-        gradient = tape.gradient(loss, regions).numpy()
+
+    def error(regions):
+        return tf.reduce_mean(tf.abs(model.predict_amplitudes(regions, offsets, probe) - x))
+
+    for start in (np.zeros((3, 36, 36)), reference.true_regions(data)[GROUPS]):
+        gradient = gradients(error, start.astype(np.complex64))[1].numpy()
         assert np.isfinite(gradient).all()
         illumination = sum(
             reference.place(np.abs(data.probe[0]), r + 2.0, (36, 36)).real for r in offsets[0].numpy()

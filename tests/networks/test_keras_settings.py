@@ -26,14 +26,10 @@ def one_step(build_network):
     return found
 
 
-@pytest.fixture
-def usual(build_network, eagerly):
-    return one_step(build_network)
-
-
+@pytest.mark.usefixtures("eagerly")
 @pytest.mark.parametrize("policy", ["mixed_float16", "float64"])
-def test_a_policy_of_a_notebook_changes_nothing(policy, build_network, usual):
-    before = (keras.config.dtype_policy(), keras.config.floatx())
+def test_a_policy_of_a_notebook_changes_nothing(policy, build_network):
+    before, usual = (keras.config.dtype_policy(), keras.config.floatx()), one_step(build_network)
     try:
         keras.config.set_floatx("float64" if policy == "float64" else "float32")
         keras.config.set_dtype_policy(policy)

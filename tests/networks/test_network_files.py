@@ -15,8 +15,6 @@ from ptycho.run.record import damaged, problem, read_record
 from ptycho.run.stored_run import is_finished, read_config
 from ptycho.scan.probe import make_probe
 
-# ---- config.yaml
-
 CONFIGS = [
     RunConfig(),
     RunConfig(
@@ -98,8 +96,6 @@ def test_a_run_is_finished_when_its_last_files_can_be_read(tmp_path, metrics, ma
     assert not is_finished(tmp_path)
 
 
-# ---- a network
-
 CONFIG = RunConfig(N=32, size=96, offset=6)
 WEIGHTS = {"pinn/kernel": np.arange(6, dtype=np.float32).reshape(2, 3), "pinn/bias": np.float32([0.5])}
 ROWS = [{"epoch": 1, "loss": 0.25}, {"epoch": 2, "loss": 1e-30}]
@@ -167,9 +163,6 @@ def test_a_damaged_history_is_refused(run):
     path.unlink()
     with pytest.raises(ConfigError, match=rf"^{path}: is damaged \(.*No such file"):
         read_history(run, "pinn")
-
-
-# ---- files.json
 
 
 def test_what_is_wrong_with_recorded_files(run):

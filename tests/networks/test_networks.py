@@ -22,14 +22,6 @@ def built(build_network):
     return {name: build_network(name, **weights) for name in ALL}
 
 
-def arguments(data, groups=GROUPS):
-    batch = batch_of(data, groups)
-    return batch["x"], batch["offsets"], tf.constant(data.model_probe)
-
-
-# ---- layers
-
-
 @pytest.mark.parametrize("coarsening", [1, 2, 3])
 def test_residual_cnn_keeps_every_pixel_in_its_place(coarsening):
     """With kernels that copy channels, the output is the first two features on every grid."""
@@ -58,9 +50,6 @@ def test_a_spectral_convolution_is_that_of_fast_transforms():
             kept[:, row, col] = far[:, row, col] @ weights[row + m, col]
     expected = np.fft.irfft2(kept, s=(11, 14), axes=(1, 2))
     np.testing.assert_allclose(found, expected, atol=2e-5 * np.abs(expected).max())
-
-
-# ---- sizes
 
 
 @pytest.mark.parametrize(
@@ -95,22 +84,18 @@ def test_weights_fit_every_size_but_those_that_are_stated(small_config, model):
 
 @pytest.mark.parametrize("per_group, patterns", [(1, 12), (2, 24), (None, 48)])
 def test_the_baseline_is_given_single_patterns_and_the_truth(datasets, small_config, per_group, patterns):
-    config, baseline = (
-        small_config(baseline=BaselineConfig(per_group, learning_rate=0.5)),
-        COMPETITORS["baseline"],
-    )
+    config = small_config(baseline=BaselineConfig(per_group, learning_rate=0.5))
+    baseline = COMPETITORS["baseline"]
     view = baseline.view(config, datasets["train"])
     assert view.groups.shape == (patterns, 1) and baseline.training_view(config, view) is view
     assert baseline.supervised and baseline.learning_rate(config) == 0.5
 
 
-# ---- losses and gradients
-
-
 def test_losses_are_the_weighted_parts(built):
     model, data = built["unrolled"]
-    x, offsets, probe = arguments(data)
-    losses = model.losses_of(batch_of(data, GROUPS), probe, tf.constant(data.normalisation, tf.float32))
+    batch, probe = batch_of(data, GROUPS), tf.constant(data.model_probe)
+    x, offsets = batch["x"], batch["offsets"]
+    losses = model.losses_of(batch, probe, tf.constant(data.normalisation, tf.float32))
     predicted = model.predict_amplitudes(model(x, offsets, probe), offsets, probe).numpy().astype(float)
     counts = (np.asarray(x, float) / data.normalisation) ** 2
     deviance = reference.poisson_deviance((predicted / data.normalisation) ** 2 + 1e-6, counts)
@@ -150,9 +135,8 @@ def test_gradients_are_finite_for_all_dark_frames(built, name):
     dark_frame[2, 0] = 0
     batch["x"] = batch["x"] * dark_group * dark_frame
     with tf.GradientTape() as tape:
-        losses = model.losses_of(
-            batch, tf.constant(data.model_probe), tf.constant(data.normalisation, tf.float32)
-        )
+        scale = tf.constant(data.normalisation, tf.float32)
+        losses = model.losses_of(batch, tf.constant(data.model_probe), scale)
     gradients = tape.gradient(losses["loss"], model.trainable_variables)
     assert np.isfinite(losses["loss"])
     for variable, gradient in zip(model.trainable_variables, gradients, strict=True):
@@ -161,7 +145,7 @@ def test_gradients_are_finite_for_all_dark_frames(built, name):
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_seed_decides_the_initial_weights(built, build_network, name):
+def test_seed_decides_the_initial_weights(build_network, name):
     first, again, other = (get_weights(build_network(name, seed=seed)[0]) for seed in (0, 0, 1))
     assert first.keys() == again.keys() == other.keys()
     for path in first:

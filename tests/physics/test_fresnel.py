@@ -53,13 +53,9 @@ def image(place):
     """Patterns ``(J, N, N)`` of a smooth object at positions ``(J, 2)``, zero frequency in the middle."""
     rows, cols = axes(side=N + 8)
     smooth = np.exp(1j * np.sin(0.3 * rows + 0.1 * cols) - 0.3 * np.cos(0.2 * cols - 0.25 * rows) ** 2)
-    intensity = physics.forward(
-        tf.constant(smooth[None], tf.complex64),
-        tf.constant(place[None], tf.float32),
-        tf.constant(bump(width=7.0)[None], tf.complex64),
-        exact=True,
-        fresnel=WAY,
-    )
+    target, probe = (tf.constant(wave[None], tf.complex64) for wave in (smooth, bump(width=7.0)))
+    places = tf.constant(place[None], tf.float32)
+    intensity = physics.forward(target, places, probe, exact=True, fresnel=WAY)
     return physics.detect(intensity)[0].numpy()
 
 
@@ -75,8 +71,7 @@ def test_the_sample_moves_and_the_beam_stays():
     """If the object is flat, the pattern does not change with the position, nor between pixels."""
     flat = tf.ones((1, N + 8, N + 8), tf.complex64)
     places = tf.constant([[[2.0, 3.0], [2.3, 2.6], [3.5, 3.1]]])
-    intensity = physics.forward(
-        flat, places, tf.constant(bump()[None], tf.complex64), exact=True, fresnel=WAY
-    )
+    probe = tf.constant(bump()[None], tf.complex64)
+    intensity = physics.forward(flat, places, probe, exact=True, fresnel=WAY)
     for other in intensity[0, 1:]:
         np.testing.assert_allclose(other, intensity[0, 0], atol=2e-4)

@@ -36,18 +36,13 @@ def positions_of(places, rng):
     return (np.floor(found) if places == "whole" else found).astype(np.float32)
 
 
-def mode_of(probe, kind, b, c, k):
-    chosen = probe[b, c] if kind.startswith("each") else probe
-    return chosen[k]
-
-
 def waves_by_loops(objects, positions, probe, kind):
     """ψ as ``(B, C, K, N, N)``."""
     count = probe.shape[-3]
     waves = np.zeros((B, C, count, N, N), complex)
     for b, c, k in np.ndindex(B, C, count):
         patch = reference.extract(objects[b], positions[b, c], N)
-        waves[b, c, k] = mode_of(probe, kind, b, c, k) * patch
+        waves[b, c, k] = (probe[b, c] if kind.startswith("each") else probe)[k] * patch
     return waves
 
 
@@ -108,9 +103,6 @@ def test_the_ramp_by_its_formula():
     for k, i, j in np.ndindex(3, 5, 8):
         angle = shifts[k, 0] * rows[i] / 5 + shifts[k, 1] * cols[j] / 8
         assert found[k, i, j] == pytest.approx(np.exp(-2j * np.pi * angle), abs=1e-5)
-
-
-# ---- a network with several modes
 
 
 @functools.cache

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers import reference
+from helpers.gradients import gradients, slope_along
 from helpers.measurement import diffract, exit_waves
 
 from ptycho import physics
@@ -36,8 +37,6 @@ def dot(a, b):
     return np.vdot(np.asarray(b), np.asarray(a))
 
 
-# ---- patches
-
 # TensorFlow's own kernel computes in single precision alone: (mover, dtypes, tolerance).
 MOVERS = [
     pytest.param(SEPARABLE, (tf.complex128, tf.float64), 1e-12, id="separable"),
@@ -47,19 +46,14 @@ MOVERS = [
 
 @pytest.mark.parametrize("positions", [INTEGER, SUBPIXEL], ids=["integer", "sub-pixel"])
 @pytest.mark.parametrize("mover, dtypes, atol", MOVERS)
-def test_extract_by_loops(objects, positions, mover, dtypes, atol):
-    patches = mover.extract(tf.constant(objects, dtypes[0]), tf.constant(positions, dtypes[1]), N)
-    expected = [[reference.extract(o, r, N) for r in rs] for o, rs in zip(objects, positions, strict=True)]
-    assert patches.shape == (2, 2, N, N) and patches.dtype == dtypes[0]
-    np.testing.assert_allclose(patches, expected, atol=atol)
-
-
-@pytest.mark.parametrize("mover, dtypes, atol", MOVERS)
-def test_place_is_the_adjoint_of_extract(rng, objects, mover, dtypes, atol):
+def test_extract_by_loops_and_place_is_its_adjoint(rng, objects, positions, mover, dtypes, atol):
     image = tf.constant(objects, dtypes[0])
     patches = tf.constant(reference.random_complex(rng, (2, 2, N, N)), dtypes[0])
-    positions = tf.constant(SUBPIXEL, dtypes[1])
+    expected = [[reference.extract(o, r, N) for r in rs] for o, rs in zip(objects, positions, strict=True)]
+    positions = tf.constant(positions, dtypes[1])
     forward, backward = mover.extract(image, positions, N), mover.place(patches, positions, SHAPE)
+    assert forward.shape == (2, 2, N, N) and forward.dtype == dtypes[0]
+    np.testing.assert_allclose(forward, expected, atol=atol)
     assert dot(forward, patches) == pytest.approx(dot(image, backward), rel=10 * atol)
 
 
@@ -74,26 +68,14 @@ def test_batches_of_different_length_are_an_error(mover, images, sets):
         mover.place(tf.zeros((images, 1, N, N), tf.complex64), positions, SHAPE)
 
 
-# ---- whole-pixel windows
-
-
-def test_cut_windows_copies_and_fills_with_zero(objects):
-    windows = cut_windows(objects[0], np.array([[4, 30], [25, 0]]), N)
-    np.testing.assert_array_equal(windows[0], reference.cut(objects[0], (4, 30), N))
-    np.testing.assert_array_equal(windows[1], reference.cut(objects[0], (25, 0), N))
-    assert np.all(windows[1][8:] == 0)
-
-
-def test_add_windows_is_the_adjoint_of_cut_windows(rng, objects):
-    starts = np.array([[0, 0], [3, 1], [25, 33], [33, 41]])
-    windows = reference.random_complex(rng, (4, N, N))
+def test_windows_are_cut_with_zeros_outside_and_added_by_the_adjoint(rng, objects):
+    starts = np.array([[0, 0], [3, 1], [25, 33], [33, 41], [4, 30], [25, 0]])
+    windows = reference.random_complex(rng, (6, N, N))
     forward = cut_windows(objects[0], starts, N)
+    np.testing.assert_array_equal(forward, [reference.cut(objects[0], start, N) for start in starts])
     backward = add_windows(windows, starts, SHAPE)
     assert backward.shape == SHAPE
     assert dot(forward, windows) == pytest.approx(dot(objects[0], backward), rel=1e-12)
-
-
-# ---- exit waves
 
 
 @pytest.fixture
@@ -106,23 +88,14 @@ def small_probe(rng):
 
 @pytest.mark.parametrize("support", [None, 8, 10, 14])
 @pytest.mark.parametrize("mover, dtypes, atol", MOVERS)
-def test_exit_waves_by_loops_whatever_the_support(objects, small_probe, support, mover, dtypes, atol):
-    image, probe = (tf.constant(a, dtypes[0]) for a in (objects, small_probe))
-    waves = exit_waves(image, tf.constant(SUBPIXEL, dtypes[1]), probe, support, mover)
-    expected = [
-        [small_probe * reference.extract(o, r, 14) for r in rs]
-        for o, rs in zip(objects, SUBPIXEL, strict=True)
-    ]
-    np.testing.assert_allclose(waves, expected, atol=3 * atol)
-
-
-@pytest.mark.parametrize("support", [None, 8])
-@pytest.mark.parametrize("mover, dtypes, atol", MOVERS)
-def test_back_project_is_the_adjoint_of_exit_waves(rng, objects, small_probe, support, mover, dtypes, atol):
+def test_exit_waves_by_loops_and_their_adjoint(rng, objects, small_probe, support, mover, dtypes, atol):
     waves = tf.constant(reference.random_complex(rng, (2, 2, 1, 14, 14)), dtypes[0])
     image, probe = (tf.constant(a, dtypes[0]) for a in (objects, small_probe))
     positions = tf.constant(SUBPIXEL, dtypes[1])
     forward = exit_waves(image, positions, probe, support, mover)
+    each = zip(objects, SUBPIXEL, strict=True)
+    expected = [[small_probe * reference.extract(o, r, 14) for r in rs] for o, rs in each]
+    np.testing.assert_allclose(forward, expected, atol=3 * atol)
     backward = physics.back_project(waves, positions, probe, SHAPE, support, mover)
     assert dot(forward, waves) == pytest.approx(dot(image, backward), rel=10 * atol)
 
@@ -135,9 +108,6 @@ def test_pad_to_centres_and_crop_to_is_its_adjoint(rng, inner, side, before):
     expected[:, before : before + inner, before : before + inner] = small
     np.testing.assert_array_equal(padded, expected)
     np.testing.assert_array_equal(physics.crop_to(tf.constant(padded), inner), small)
-
-
-# ---- propagation
 
 
 @pytest.mark.parametrize("shape", [(12, 12), (13, 13), (9, 14)])
@@ -161,9 +131,6 @@ def test_modulus_change_takes_measured_amplitudes_and_keeps_phases(rng):
     np.testing.assert_array_equal(dark, 0)
 
 
-# ---- the whole measurement
-
-
 @pytest.mark.parametrize("positions", [INTEGER, SUBPIXEL], ids=["integer", "sub-pixel"])
 @pytest.mark.parametrize("side", [12, 13])
 def test_diffract_by_defining_sums(rng, objects, positions, side):
@@ -175,11 +142,8 @@ def test_diffract_by_defining_sums(rng, objects, positions, side):
 
 
 def test_eager_graph_and_xla_agree_with_each_other_and_the_projective_kernel(objects, probe):
-    arguments = (
-        tf.constant(objects, tf.complex64),
-        tf.constant(SUBPIXEL, tf.float32),
-        tf.constant(probe[None], tf.complex64),
-    )
+    image, modes = (tf.constant(wave, tf.complex64) for wave in (objects, probe[None]))
+    arguments = image, tf.constant(SUBPIXEL, tf.float32), modes
     eager = diffract(*arguments)
     assert eager.dtype == tf.float32
     others = {
@@ -191,17 +155,12 @@ def test_eager_graph_and_xla_agree_with_each_other_and_the_projective_kernel(obj
         np.testing.assert_allclose(other, eager, atol=2e-5 * np.max(eager), err_msg=name)
 
 
-# ---- gradients
-
-
 @pytest.mark.parametrize("compile_xla", [False, True])
 def test_gradient_of_the_amplitude_is_zero_at_zero(compile_xla):
     @tf.function(jit_compile=compile_xla)
     def gradient(wave):
-        with tf.GradientTape() as tape:
-            tape.watch(wave)
-            total = tf.reduce_sum(physics.root(physics.total_intensity(wave[:, None, None, None])))
-        return tape.gradient(total, wave)
+        intensity = lambda wave: physics.total_intensity(wave[:, None, None, None])  # noqa: E731
+        return gradients(lambda wave: tf.reduce_sum(physics.root(intensity(wave))), wave)[1]
 
     values = np.array([0, 3 + 4j, 1e-30j, 0], np.complex64)
     found = gradient(tf.constant(values)).numpy()
@@ -214,20 +173,13 @@ def test_gradient_of_diffract_by_finite_differences(rng, objects, probe, which):
     values = {"objects": objects, "positions": SUBPIXEL + 0.013, "probe": probe[None]}
     weights = tf.constant(rng.normal(size=(2, 2, N, N)))
 
-    def loss(**changed):
-        arguments = {k: tf.convert_to_tensor(v) for k, v in (values | changed).items()}
+    def loss(value):
+        arguments = {k: tf.convert_to_tensor(v) for k, v in (values | {which: value}).items()}
         return tf.reduce_sum(weights * diffract(**arguments))
 
-    variable = tf.constant(values[which])
-    with tf.GradientTape() as tape:
-        tape.watch(variable)
-        total = loss(**{which: variable})
-    gradient = tape.gradient(total, variable).numpy()
-    h, complex_valued = 1e-6, np.iscomplexobj(values[which])
+    value, (_, gradient) = values[which], gradients(loss, values[which])
     for seed in range(3):
         other = np.random.default_rng(seed)
-        shape = values[which].shape
-        step = reference.random_complex(other, shape) if complex_valued else other.normal(size=shape)
-        up, down = (loss(**{which: values[which] + sign * h * step}).numpy() for sign in (1, -1))
-        predicted = np.real(np.vdot(gradient, step))
-        assert (up - down) / (2 * h) == pytest.approx(predicted, rel=1e-6)
+        way = reference.random_complex(other, value.shape)
+        way = way if np.iscomplexobj(value) else way.real
+        assert slope_along(loss, value, way, 1e-6) == pytest.approx(np.vdot(gradient, way).real, rel=1e-6)

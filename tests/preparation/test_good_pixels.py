@@ -46,9 +46,6 @@ def bad(frames, scan=None, **changes):
     return np.argwhere(~found.detector.good).tolist()
 
 
-# ---- intensity that is no defect
-
-
 @pytest.mark.parametrize("steady", [True, False])
 @pytest.mark.parametrize("zero", ["centre", None, "corner"])
 def test_a_beam_of_one_pixel_stays(steady, zero):
@@ -81,9 +78,6 @@ def test_a_public_benchmark_keeps_its_intensity_and_its_frames(name, tmp_path, c
     assert not any(finding.what == "frames dropped" for finding in found)
 
 
-# ---- defects
-
-
 @pytest.mark.parametrize("zero", ["centre", None, "corner"])
 def test_hot_and_dead_pixels_are_found_and_no_others(zero):
     """Hot: one in a dark, one in a bright region; dead: in a bright region; dark in the dark is no sign."""
@@ -102,9 +96,6 @@ def test_hot_and_dead_pixels_are_found_and_no_others(zero):
     assert bad(frames, raw(frames, zero=zero), hot_pixels=False) == []
 
 
-# ---- numbers below zero
-
-
 @pytest.mark.parametrize("dtype", [np.float32, np.int32])
 def test_read_noise_is_noise(dtype, tmp_path):
     """σ = 2 about counts, in float and rounded: every pixel stays, and the likelihood is not Poisson's."""
@@ -121,24 +112,17 @@ def test_read_noise_is_noise(dtype, tmp_path):
     assert len(bad(frames.astype(dtype), negative="bad")) > 0.5 * H * W
 
 
-def gap_of(number, every=1):
-    frames = counts()
-    frames[::every, :, 30:32] = number
-    return frames
-
-
 @pytest.mark.parametrize("dtype", [np.int32, np.float32])
 @pytest.mark.parametrize("number", [-2, -1e6])
 @pytest.mark.parametrize("every", [1, 8])
 def test_marks_below_zero_are_bad_pixels(dtype, number, every):
-    scan = interpret(raw(gap_of(number, every).astype(dtype)), config())
+    frames = counts().astype(dtype)
+    frames[::every, :, 30:32] = number
+    scan = interpret(raw(frames), config())
     expected = np.zeros((H, W), bool)
     expected[:, 30:32] = True
     np.testing.assert_array_equal(~scan.detector.good, expected)
     assert scan.counts and f"{2 * H} below zero" in str(finding_on(scan, "bad pixels"))
-
-
-# ---- frames
 
 
 def kept(frames, tmp_path, **changes):
@@ -158,9 +142,6 @@ def test_a_frame_behind_an_opaque_part_of_the_sample_stays(tmp_path, caplog):
     assert "% of the intensity; data.dark_frames=0 keeps" in finding.why
     assert len([line for line in caplog.messages if "frames dropped" in line]) == 1  # 2.5 % of them
     assert len(kept(frames, tmp_path, dark_frames=0.0)[0].amplitudes) == J
-
-
-# ---- marks: numbers in place of counts, by pixel and by frame, also in frames that are not inspected
 
 
 @pytest.mark.parametrize(

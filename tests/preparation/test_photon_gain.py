@@ -100,9 +100,6 @@ def test_the_quantum_is_the_largest_common_one():
     assert quantum(np.random.default_rng(0).uniform(0, 100, 5000)) is None
 
 
-# ---- in a scan
-
-
 def raw(frames, domain, **changes):
     rows, cols = np.divmod(np.arange(J), 8)
     positions = np.stack([4.0 * rows, 4.0 * cols], axis=1)

@@ -52,15 +52,12 @@ def test_a_frame_is_cut_around_its_centre_and_its_counts_become_amplitudes():
     assert found[0, 0, 0] == np.float32(np.sqrt(18 * W + 22))
 
 
-def test_binning_sums_counts_and_keeps_the_centre_in_the_middle_pixel():
+def test_binning_sums_counts_and_bad_pixels_and_keeps_the_centre_in_the_middle_pixel():
     frame = np.zeros((1, H, W))
     frame[0, 22:24, 26:28] = [[1, 2], [3, 10]]
     found = plain(N=6, bin=2).amplitudes(frame)
     assert found[0, 3, 3] == 4 and np.count_nonzero(found) == 1
     assert np.square(found.astype(float)).sum() == 16
-
-
-def test_a_binned_pixel_with_one_bad_pixel_in_it_is_bad():
     mask = np.ones((H, W), bool)
     mask[23, 27] = False
     good = plain(N=6, bin=2, good=mask).good_pixels

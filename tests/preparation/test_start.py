@@ -1,5 +1,6 @@
 """Earlier results as the start of a reconstruction, against an object given by a formula in metres."""
 
+import json
 from types import SimpleNamespace
 
 import h5py
@@ -83,9 +84,8 @@ def test_a_probe_that_varies_goes_on_from_its_weights(earlier):
 
 
 def test_what_the_solver_selected_is_read(earlier):
-    (earlier / "metrics.json").write_text(
-        '{"findings": {"solver: flux": ["refined", "…"], "N": ["64", "…"]}}'
-    )
+    found = {"solver: flux": ["refined", "…"], "N": ["64", "…"]}
+    (earlier / "metrics.json").write_text(json.dumps({"findings": found}))
     assert read_start(str(earlier), scan_of()).model == {"flux": "refined"}
 
 

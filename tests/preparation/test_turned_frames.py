@@ -38,22 +38,17 @@ def raw(shape, zero, stored=None):
     return raw_scan(values, 8e-7 * grid, **stated)
 
 
-def expected(way):
-    """Where the pattern holds 400 and 100: transposed, then each axis reversed about the zero frequency."""
-    transpose, flip_rows, flip_cols = way
-    row, col = FRINGES[::-1] if transpose else FRINGES
-    return (N // 2, N // 2), (N // 2 + (-row if flip_rows else row), N // 2 + (-col if flip_cols else col))
-
-
 def config(way, **changes):
     turned = dict(zip(("transpose", "flip_rows", "flip_cols"), way, strict=True))
     return DataConfig(file="scan", **({"N": N, "hot_pixels": False} | turned | changes))
 
 
 def check(scan, way):
-    (pattern,) = scan.patterns(slice(0, 1))
-    zero, side = expected(way)
-    assert (pattern[zero], pattern[side]) == (20, 10)
+    """The pattern holds 400 and 100: transposed, then each axis reversed about the zero frequency."""
+    (pattern,), (transpose, flip_rows, flip_cols) = scan.patterns(slice(0, 1)), way
+    row, col = FRINGES[::-1] if transpose else FRINGES
+    side = N // 2 + (-row if flip_rows else row), N // 2 + (-col if flip_cols else col)
+    assert (pattern[N // 2, N // 2], pattern[side]) == (20, 10)
     assert np.count_nonzero(pattern) == 2
 
 

@@ -1,7 +1,6 @@
 """Virtual images of a raster: sums by loops, a phase by its gradient, and scans that are no raster."""
 
 import numpy as np
-import pytest
 
 from ptycho.config.data import DataConfig
 from ptycho.preparation.prepare import interpret
@@ -11,8 +10,7 @@ from ptycho.readers.table import open_raw
 A, B, N = 5, 7, 32
 
 
-@pytest.fixture(scope="module")
-def scan(tmp_path_factory):
+def test_dark_field_and_deflection_by_hand(tmp_path):
     """A disk of radius 6 that moves by whole pixels, and a spot beside it, of another count at each place."""
     far = np.hypot(*np.mgrid[-N // 2 : N // 2, -N // 2 : N // 2])
     cube = np.zeros((A, B, N, N), np.uint16)
@@ -20,15 +18,11 @@ def scan(tmp_path_factory):
         for column in range(B):
             cube[row, column] = np.roll(100 * (far <= 6), (row - 2, 0), (0, 1))
             cube[row, column, 2, 3] += 10 * row + column
-    path = tmp_path_factory.mktemp("raster") / "a.npy"
-    np.save(path, cube)
+    np.save(tmp_path / "a.npy", cube)
     keys = {"scan_step_nm": 100.0, "energy_eV": 8e3, "distance_m": 1.0, "detector_pixel_m": 1e-4}
-    config = DataConfig(file=(str(path),), zero_frequency="centre", hot_pixels=False, zingers=False, **keys)
-    return interpret(open_raw(config), config)
-
-
-def test_dark_field_and_deflection_by_hand(scan):
-    found = virtual_images(scan)
+    keys |= {"zero_frequency": "centre", "hot_pixels": False, "zingers": False}
+    config = DataConfig(file=(str(tmp_path / "a.npy"),), **keys)
+    found = virtual_images(interpret(open_raw(config), config))
     rows, columns = np.mgrid[:A, :B]
     dark = found["virtual dark field"]
     shifted = dark - (10 * rows + columns)  # what of the disk leaves it is the same in a row

@@ -39,9 +39,8 @@ def test_pixels_of_a_detector_may_be_specified_as_angles():
     """λ/(N·α): 80 keV are 4.1757 pm, 64 pixels of 1.25 mrad span 80 mrad: 0.522 Å, to 40 mrad."""
     asked = DataConfig(file="x", electrons_keV=80.0, detector_pixel_mrad=1.25)
     quantities = asked.stated_quantities()
-    pixel = object_pixel(
-        quantities["energy_eV"], quantities["distance_m"], quantities["detector_pixel_m"], 64
-    )
+    lengths = [quantities[key] for key in ("energy_eV", "distance_m", "detector_pixel_m")]
+    pixel = object_pixel(*lengths, 64)
     assert pixel.metres[0] == pytest.approx(5.2196e-11, rel=1e-4) and pixel.text == "0.522 Å"
     with pytest.raises(ConfigError, match=r"data.distance_m=2.0, data.detector_pixel_mrad=1.25: the angle"):
         DataConfig(file="x", detector_pixel_mrad=1.25, distance_m=2.0)

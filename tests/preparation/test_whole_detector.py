@@ -71,9 +71,8 @@ def test_every_pixel_that_was_measured_is_in_the_pattern(tmp_path, shape, centre
     scan = interpret(source, config())
     counts = source.patterns.array
     amplitudes = scan.patterns(np.arange(J))
-    np.testing.assert_allclose(
-        np.square(amplitudes, dtype=float).sum(axis=(1, 2)), counts.sum(axis=(1, 2)), rtol=1e-6
-    )
+    sums = np.square(amplitudes, dtype=float).sum(axis=(1, 2))
+    np.testing.assert_allclose(sums, counts.sum(axis=(1, 2)), rtol=1e-6)
     assert scan.detector.good_pixels.sum() == shape[0] * shape[1] < scan.N**2
     assert not amplitudes[:, ~scan.detector.good_pixels].any()
     middle = (shape[0] // 2, shape[1] // 2) if centre is None else centre

@@ -44,9 +44,8 @@ def test_zingers_are_replaced_by_the_mean_of_their_neighbours(tmp_path, blocks):
     assert finding.value == "4 pixels of 3 frames" and "data.zingers=false" in finding.why
     for j, row, col in places:
         around = hit[j, max(row - 1, 0) : row + 2, max(col - 1, 0) : col + 2]
-        assert found[j, row, col] == pytest.approx(
-            (around.sum() - hit[j, row, col]) / (around.size - 1), rel=1e-5
-        )
+        mean = (around.sum() - hit[j, row, col]) / (around.size - 1)
+        assert found[j, row, col] == pytest.approx(mean, rel=1e-5)
     others = np.ones(hit.shape, bool)
     others[tuple(np.transpose(places))] = False
     np.testing.assert_allclose(found[others], counts[others], rtol=1e-5)

@@ -3,7 +3,7 @@
 import h5py
 import numpy as np
 import pytest
-from helpers.hdf5 import J, cxi_arrays, made_up, written
+from helpers.hdf5 import MADE, J, cxi_arrays, written
 
 from ptycho.config import ConfigError
 from ptycho.config.data import DataConfig
@@ -11,55 +11,39 @@ from ptycho.readers.raw_scan import ReadOptions, checked_frames
 from ptycho.readers.table import open_raw, open_scan
 
 
-@pytest.fixture(scope="module")
-def made():
-    return made_up()
-
-
-def opened(tmp_path, made, count=J, places=J, **data):
+def opened(tmp_path, count=J, places=J, **data):
     """Open a CXI file of ``count`` frames and ``places`` positions; frames after the first J are dark."""
-    dark = np.zeros((max(0, count - J), *made.counts.shape[1:]), np.uint16)
-    counts = np.concatenate([made.counts, dark])[:count]
-    translation = cxi_arrays(made)["entry_1/data_1/translation"][:places]
+    dark = np.zeros((max(0, count - J), *MADE.counts.shape[1:]), np.uint16)
+    counts = np.concatenate([MADE.counts, dark])[:count]
+    translation = cxi_arrays()["entry_1/data_1/translation"][:places]
     arrays = {"entry_1/data_1/data": counts, "entry_1/data_1/translation": translation}
-    path = written(tmp_path / "s.cxi", cxi_arrays(made, **arrays))
+    path = written(tmp_path / "s.cxi", cxi_arrays(**arrays))
     config = DataConfig(file=str(path), **data)
     raw = open_raw(config)
     return raw, checked_frames(config, raw.patterns.shape[0])
 
 
 @pytest.mark.parametrize(
-    "data",
+    ("frames", "places", "data"),
     [
-        *({"drop": (J, J + 1)}, {"frames": J}, {"stride": 2}, {"frames": 5}, {"stride": 3, "frames": 4}),
-        {"frames": 5, "drop": (J + 1,)},  # a number that is not among the first
+        *((J + 2, J, data) for data in ({"drop": (J, J + 1)}, {"frames": J}, {"stride": 2}, {"frames": 5})),
+        (J + 2, J, {"stride": 3, "frames": 4}),
+        (J + 2, J, {"frames": 5, "drop": (J + 1,)}),  # a number that is not among the first
+        (J, J - 2, {"drop": (0, 1)}),  # the first two frames are dark and have no position
+        (9, J, {"frames": 9}),  # a scan that was stopped
     ],
 )
-def test_more_frames_than_positions(tmp_path, made, data):
-    raw, used = opened(tmp_path, made, J + 2, **data)
-    np.testing.assert_allclose(raw.positions[used], made.metres[used], atol=1e-20)
-    np.testing.assert_array_equal(raw.patterns.read(used), made.counts[used])
-
-
-def test_positions_of_the_frames_that_are_used(tmp_path, made):
-    """The first two frames are dark and have no position; the others have positions in their order."""
-    raw, used = opened(tmp_path, made, places=J - 2, drop=(0, 1))
-    assert used.tolist() == list(range(2, J))
-    np.testing.assert_allclose(raw.positions[used], made.metres[: J - 2], atol=1e-20)
-
-
-def test_more_positions_than_frames(tmp_path, made):
-    """A scan that was stopped."""
-    path = written(tmp_path / "s.cxi", cxi_arrays(made, **{"entry_1/data_1/data": made.counts[:9]}))
-    config = DataConfig(file=str(path), frames=9)
-    used = checked_frames(config, 9)
-    np.testing.assert_allclose(open_raw(config).positions[used], made.metres[:9], atol=1e-20)
+def test_frames_that_are_used_have_positions_in_their_order(tmp_path, frames, places, data):
+    raw, used = opened(tmp_path, frames, places, **data)
+    assert used[0] == J - places and len(used) >= 4
+    np.testing.assert_allclose(raw.positions[used], MADE.metres[used - used[0]], atol=1e-20)
+    np.testing.assert_array_equal(raw.patterns.read(used), MADE.counts[used])
 
 
 @pytest.mark.parametrize(("frames", "places"), [(6, 4), (4, 6), (5, 5)])
-def test_a_file_that_is_being_written_is_read_up_to_the_shorter_of_both(tmp_path, made, frames, places):
+def test_a_file_that_is_being_written_is_read_up_to_the_shorter_of_both(tmp_path, frames, places):
     with h5py.File(tmp_path / "s.h5", "w", libver="latest") as file:
-        for name, rows in (("data", made.counts[:frames]), ("rc", made.metres[:places])):
+        for name, rows in (("data", MADE.counts[:frames]), ("rc", MADE.metres[:places])):
             file.create_dataset(name, data=rows, maxshape=(None, *rows.shape[1:]))
         file.swmr_mode = True
         content = (tmp_path / "s.h5").read_bytes()
@@ -69,7 +53,7 @@ def test_a_file_that_is_being_written_is_read_up_to_the_shorter_of_both(tmp_path
         open_scan(tmp_path / "s.h5", ReadOptions(keys=keys, unit="m"))
     raw = open_scan(tmp_path / "s.h5", ReadOptions(keys=keys, unit="m", growing=True))
     shorter = min(frames, places)
-    np.testing.assert_array_equal(raw.patterns.read(slice(0, shorter)), made.counts[:shorter])
-    np.testing.assert_allclose(raw.positions, made.metres[:shorter])
+    np.testing.assert_array_equal(raw.patterns.read(slice(0, shorter)), MADE.counts[:shorter])
+    np.testing.assert_allclose(raw.positions, MADE.metres[:shorter])
     assert raw.patterns.shape[0] == shorter
     raw.patterns.close()

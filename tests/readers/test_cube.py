@@ -32,18 +32,6 @@ def grid(snake=False):
     return np.array(places)
 
 
-def npy(folder):
-    np.save(folder / "a.npy", CUBE)
-    return folder / "a.npy"
-
-
-def py4dstem(folder):
-    with h5py.File(folder / "a.h5", "w") as file:
-        file["datacube_root/datacube/data"] = CUBE
-        file["datacube_root/metadatabundle/x"] = np.ones(3)
-    return folder / "a.h5"
-
-
 FILE_STEP = (5e-10, 2.5e-10)
 WRITTEN = [  # writer, columns of a frame that the format allows, step that the file states
     (writers.hspy, W, FILE_STEP),
@@ -147,13 +135,16 @@ def test_what_is_no_cube_is_refused(tmp_path, make, message):
 
 def test_axes_and_a_map_of_positions_are_not_overruled(tmp_path):
     """A specified raster with rows and columns exchanged is refused, and so are specified positions."""
+    np.save(tmp_path / "a.npy", CUBE)
     with pytest.raises(ConfigError, match=r"scan_shape=\[4, 3\]: .* with axes \[3, 4\]"):
-        opened(npy(tmp_path), scan_shape=(B, A))
+        opened(tmp_path / "a.npy", scan_shape=(B, A))
     np.savez(tmp_path / "a.npz", small=np.ones((2, 2, 2)), cube=CUBE)
     with pytest.raises(ConfigError, match=r"belong to a raster; add data\.scan_step_A"):
         opened(tmp_path / "a.npz", scan_step_A=None, scan_path="snake")
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["datacube_root/datacube/data"] = CUBE
     with pytest.raises(ConfigError, match=r"data\.keys\.positions: .* a raster"):
-        opened(py4dstem(tmp_path), keys=KeyMap(patterns="datacube_root/datacube/data", positions="p"))
+        opened(tmp_path / "a.h5", keys=KeyMap(patterns="datacube_root/datacube/data", positions="p"))
 
 
 @pytest.mark.parametrize(

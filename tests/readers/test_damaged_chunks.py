@@ -55,16 +55,11 @@ def pack(path, options, data=FRAMES):
     return path
 
 
-def place_of(path):
-    with h5py.File(path) as file:
-        info = file["data"].id.get_chunk_info_by_coord((1, 0, 0))
-        return info.byte_offset, info.size
-
-
 def damaged(source, target, change):
-    offset, size = place_of(source)
-    content = bytearray(source.read_bytes())
-    content[offset : offset + size] = change(content[offset : offset + size])[:size]
+    with h5py.File(source) as file:
+        info = file["data"].id.get_chunk_info_by_coord((1, 0, 0))
+    content, place = bytearray(source.read_bytes()), slice(info.byte_offset, info.byte_offset + info.size)
+    content[place] = change(content[place])[: info.size]
     target.write_bytes(content)
     return target
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from helpers import reference
 from helpers.published import N, published, spot
+from helpers.scans import save_npz
 
 from ptycho.config import ConfigError
 from ptycho.readers.table import open_scan
@@ -16,11 +17,7 @@ PART = {"YY_ground_truth": np.ones((5, 5, 1))}
 
 @pytest.fixture
 def save(tmp_path):
-    def run(arrays, compressed=False):
-        (np.savez_compressed if compressed else np.savez)(tmp_path / "data.npz", **arrays)
-        return tmp_path / "data.npz"
-
-    return run
+    return lambda arrays, compressed=False: save_npz(tmp_path / "a.npz", compressed=compressed, **arrays)
 
 
 @pytest.fixture(scope="module")

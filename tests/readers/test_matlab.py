@@ -3,15 +3,10 @@
 import h5py
 import numpy as np
 import pytest
-from helpers.hdf5 import H, W, made_up, same
+from helpers.hdf5 import MADE, H, W, same
 
 from ptycho.readers.raw_scan import ReadOptions
 from ptycho.readers.table import open_scan
-
-
-@pytest.fixture(scope="module")
-def made():
-    return made_up()
 
 
 def saved(path, arrays, block=False):
@@ -37,33 +32,33 @@ def read(path, axes="rc", **keys):
 
 @pytest.mark.parametrize("block", [True, False])
 @pytest.mark.parametrize("images_last", [True, False])
-def test_every_array_is_turned_over(tmp_path, made, block, images_last):
+def test_every_array_is_turned_over(tmp_path, block, images_last):
     good = np.ones((H, W), bool)
     good[2, 3] = False
     arrays = {
-        "dp": np.moveaxis(made.counts, 0, -1) if images_last else made.counts,
-        "probe": np.moveaxis(np.pad(made.probe, [(0, 0), (0, W - H), (0, 0)]), 0, -1),
-        "pos": made.metres[:, ::-1],
+        "dp": np.moveaxis(MADE.counts, 0, -1) if images_last else MADE.counts,
+        "probe": np.moveaxis(np.pad(MADE.probe, [(0, 0), (0, W - H), (0, 0)]), 0, -1),
+        "pos": MADE.metres[:, ::-1],
         "good": good.astype(float),
-        "object": made.object,
+        "object": MADE.object,
         "dark": np.arange(H * W, dtype=float).reshape(H, W),
         "energy": np.array([[6200.0]]),
     }
     keys = {"probe": "probe", "object": "object", "good": "good", "dark": "dark", "energy_eV": "energy"}
     scan = read(saved(tmp_path / "s.mat", arrays, block), "xy", positions="pos", **keys)
-    np.testing.assert_allclose(scan.probe[:, :H], made.probe, rtol=1e-6)
-    np.testing.assert_allclose(scan.object, made.object, rtol=1e-6)
+    np.testing.assert_allclose(scan.probe[:, :H], MADE.probe, rtol=1e-6)
+    np.testing.assert_allclose(scan.object, MADE.object, rtol=1e-6)
     np.testing.assert_array_equal(scan.good, good)
     np.testing.assert_array_equal(scan.dark, arrays["dark"])
     assert scan.energy_eV == 6200 and any("in reverse" in note for note in scan.notes)
-    same(scan, made)
+    same(scan)
 
 
 @pytest.mark.parametrize("rows", [3, 5])
-def test_a_raster_is_run_through_as_matlab_does(tmp_path, made, rows):
+def test_a_raster_is_run_through_as_matlab_does(tmp_path, rows):
     """Its first index is the fast one, whether the raster is a square or not."""
     count = 3 * rows
-    frames = made.counts[:count]
+    frames = MADE.counts[:count]
     raster = frames.reshape(3, rows, H, W).transpose(2, 3, 1, 0)  # (H, W, A, B), pattern a + A·b
     row, col = (np.arange(count).reshape(3, rows).T * step for step in (2.0, 5.0))
     path = saved(tmp_path / "s.mat", {"dp": raster, "row": row, "col": col})

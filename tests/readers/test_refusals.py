@@ -13,24 +13,17 @@ import h5py
 import numpy as np
 import pytest
 from helpers import scans
-from helpers.hdf5 import DET, SRC, H, J, W, cxi_arrays, eiger_folder, made_up, product, refused, same, written
+from helpers.hdf5 import DET, MADE, SRC, H, J, W, cxi_arrays, eiger_folder, product, refused, same, written
 
 from ptycho.config import ConfigError
 from ptycho.readers.raw_scan import ReadOptions
 from ptycho.readers.table import open_scan
 
 
-@pytest.fixture(scope="module")
-def made():
-    return made_up()
-
-
-def foldslice(made, **changes):
-    arrays = {"dp": made.counts, "ppX": made.metres[:, 1], "ppY": made.metres[:, 0]} | changes
+def foldslice(**changes):
+    arrays = {"dp": MADE.counts, "ppX": MADE.metres[:, 1], "ppY": MADE.metres[:, 0]} | changes
     return {key: value for key, value in arrays.items() if value is not None}
 
-
-# -- wrong options -------------------------------------------------------------------------------------------
 
 BY_KEYS = {"patterns": "a", "positions": "b"}
 
@@ -54,7 +47,7 @@ BY_KEYS = {"patterns": "a", "positions": "b"}
     ],
 )
 def test_options_that_do_not_fit(tmp_path, keys, options, match):
-    m = scans.Made()
+    m = scans.SMALL
     arrays = {"a": m.counts, "b": np.stack([m.row, m.col], axis=1), "c": m.row, "d": np.array(-1.0)}
     path = scans.save_npz(tmp_path / "a.npz", **arrays, e=m.bad, f=m.bad[1:])
     with pytest.raises(ConfigError, match=match) as caught:
@@ -62,19 +55,16 @@ def test_options_that_do_not_fit(tmp_path, keys, options, match):
     assert "\n" not in str(caught.value)
 
 
-def test_a_second_file_that_is_of_no_use(tmp_path, made):
-    path = product(tmp_path / "a.h5", made, patterns=made.counts)
+def test_a_second_file_that_is_of_no_use(tmp_path):
+    path = product(tmp_path / "a.h5", patterns=MADE.counts)
     refused(path, r"data\.patterns_file=.*does not need it", ReadOptions(patterns_file=str(path)))
-    path = written(tmp_path / "a.cxi", cxi_arrays(made))
+    path = written(tmp_path / "a.cxi", cxi_arrays())
     refused(path, "data.patterns_file=b.h5: the format cxi does not", ReadOptions(patterns_file="b.h5"))
-    path, odd = product(tmp_path / "a.h5", made), written(tmp_path / "b.h5", {"something": made.counts})
+    path, odd = product(tmp_path / "a.h5"), written(tmp_path / "b.h5", {"something": MADE.counts})
     refused(path, "has no patterns; add data.patterns_file=")
     refused(path, "none of the layouts .*it holds something", ReadOptions(patterns_file=str(odd)))
-    data = written(tmp_path / "d.h5", {"patterns": made.counts, "indexes": np.arange(J)})
+    data = written(tmp_path / "d.h5", {"patterns": MADE.counts, "indexes": np.arange(J)})
     refused(data, "has no positions; add data.positions_file=, a product")
-
-
-# -- files that cannot be opened -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -87,7 +77,7 @@ def test_a_second_file_that_is_of_no_use(tmp_path, made):
     ],
 )
 def test_files_that_are_no_archive(tmp_path, content, match):
-    path = scans.save_npz(tmp_path / "a.npz", **scans.pinn(scans.Made()))
+    path = scans.save_npz(tmp_path / "a.npz", **scans.pinn())
     path.write_bytes(content(path.read_bytes()))
     refused(path, match)
 
@@ -111,8 +101,8 @@ def test_a_file_that_was_left_open_for_writing(tmp_path):
     refused(path, "it is open for writing; wait until that ends, or run h5clear -s on a copy")
 
 
-def test_damage_is_one_line(tmp_path, made):
-    content = written(tmp_path / "a.cxi", cxi_arrays(made)).read_bytes()
+def test_damage_is_one_line(tmp_path):
+    content = written(tmp_path / "a.cxi", cxi_arrays()).read_bytes()
     rng = np.random.default_rng(0)
     for place in rng.integers(0, 6000, 60):
         damaged = bytearray(content)
@@ -127,9 +117,9 @@ def test_damage_is_one_line(tmp_path, made):
             assert "\n" not in str(error)
 
 
-def test_a_compound_whose_parts_overlap_is_not_read(tmp_path, made):
+def test_a_compound_whose_parts_overlap_is_not_read(tmp_path):
     """h5py takes a damaged float of four bytes for one of eight: reading would write beyond its memory."""
-    path = written(tmp_path / "a.h5", {"d": made.counts, "x": made.metres})
+    path = written(tmp_path / "a.h5", {"d": MADE.counts, "x": MADE.metres})
     odd = h5py.h5t.IEEE_F32LE.copy()
     odd.set_ebias(1000)  # beyond what float32 can hold
     compound = h5py.h5t.create(h5py.h5t.COMPOUND, 8)
@@ -141,13 +131,13 @@ def test_a_compound_whose_parts_overlap_is_not_read(tmp_path, made):
     refused(path, "p (is damaged|cannot be read)", ReadOptions(keys=keys, unit="m"))
 
 
-def test_patterns_that_are_not_there_and_a_chunk_that_cannot_be_unpacked(tmp_path, made):
-    path = written(tmp_path / "a.h5", foldslice(made, dp=None))
+def test_patterns_that_are_not_there_and_a_chunk_that_cannot_be_unpacked(tmp_path):
+    path = written(tmp_path / "a.h5", foldslice(dp=None))
     with h5py.File(path, "a") as file:
-        file.create_dataset("dp", data=made.counts, chunks=(1, H, W), compression="gzip")
+        file.create_dataset("dp", data=MADE.counts, chunks=(1, H, W), compression="gzip")
         file["dp"].id.write_direct_chunk((6, 0, 0), b"no gzip at all")
     source = open_scan(path).patterns
-    np.testing.assert_array_equal(source.read(np.array([5])), made.counts[5:6])
+    np.testing.assert_array_equal(source.read(np.array([5])), MADE.counts[5:6])
     with pytest.raises(ConfigError, match=r"a.h5: dp: pattern 6 cannot be read"):
         source.read(np.array([6]))
     with pytest.raises(IndexError, match="pattern 0 or 15 of 15"):
@@ -156,75 +146,69 @@ def test_patterns_that_are_not_there_and_a_chunk_that_cannot_be_unpacked(tmp_pat
         source.read(slice(0, J, 2))
 
 
-# -- files that lack something or hold something else --------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("change", "match"),
     [
-        (lambda m: {"dp": None}, "has no patterns; add data.patterns_file=; it has ppX, ppY"),
-        (lambda m: {"ppX": None}, "lacks ppX and ppY; add data.positions_file=; it has dp, ppY"),
-        (lambda m: {"ppX": np.zeros(J, [("a", "f8"), ("b", "i4")])}, "is a compound of a, b; must be real"),
-        (lambda m: {"dp": h5py.Empty("f4")}, "dp has shape None"),
+        ({"dp": None}, "has no patterns; add data.patterns_file=; it has ppX, ppY"),
+        ({"ppX": None}, "lacks ppX and ppY; add data.positions_file=; it has dp, ppY"),
+        ({"ppX": np.zeros(J, [("a", "f8"), ("b", "i4")])}, "is a compound of a, b; must be real"),
+        ({"dp": h5py.Empty("f4")}, "dp has shape None"),
     ],
 )
-def test_what_does_not_fit_in_hdf5(tmp_path, made, change, match):
-    refused(written(tmp_path / "a.h5", foldslice(made, **change(made))), match)
+def test_what_does_not_fit_in_hdf5(tmp_path, change, match):
+    refused(written(tmp_path / "a.h5", foldslice(**change)), match)
 
 
 @pytest.mark.parametrize(
     ("arrays", "match"),
     [
-        (lambda m: scans.pinn(m, ycoords=None), r"lacks ycoords; it has xcoords, diff3d, probeGuess"),
-        (lambda m: scans.pinn(m, diff3d=m.counts[0]), r"diff3d has shape \(9, 12\); must be \(patterns, row"),
-        (lambda m: scans.pinn(m, xcoords=m.col[1:]), r"ycoords \(7,\) and xcoords \(6,\) must be one list"),
-        (lambda m: scans.tike(m, scan=m.row), r"scan has shape \(7,\); must be \(7, 2\)"),
+        (scans.pinn(ycoords=None), r"lacks ycoords; it has xcoords, diff3d, probeGuess"),
+        (scans.pinn(diff3d=scans.SMALL.counts[0]), r"diff3d has shape \(9, 12\); must be \(patterns, row"),
+        (scans.pinn(xcoords=scans.SMALL.col[1:]), r"ycoords \(7,\) and xcoords \(6,\) must be one list"),
+        (scans.tike(scan=scans.SMALL.row), r"scan has shape \(7,\); must be \(7, 2\)"),
         (
-            lambda m: product(None, made_up(), patterns=made_up().counts, indexes=np.arange(15) * 0.5),
+            product(None, patterns=MADE.counts, indexes=np.arange(15) * 0.5),
             r"indexes has shape \(15,\) of float64; must be \(15,\) whole numbers",
         ),
         (
-            lambda m: {"a": m.counts, "b": m.row, "c": np.array("text")},
+            {"a": scans.SMALL.counts, "b": scans.SMALL.row, "c": np.array("text")},
             r"has none of the layouts .*it holds a \(7, 9, 12\) uint16, b \(7,\) float64, c \(no numbers\); "
             r"name its arrays: data\.keys\.patterns=… data\.keys\.positions=… data\.unit=um",
         ),
-        (lambda m: {}, "it holds no arrays"),
+        ({}, "it holds no arrays"),
     ],
 )
 def test_what_does_not_fit_in_npz(tmp_path, arrays, match):
-    path = scans.save_npz(tmp_path / "a.npz", **arrays(scans.Made()))
+    path = scans.save_npz(tmp_path / "a.npz", **arrays)
     refused(path, f"^{path}: .*{match}")
 
 
-def test_all_problems_come_at_once(tmp_path, made):
+def test_all_problems_come_at_once(tmp_path):
     changes = {f"{DET}/mask": np.zeros((3, 3), int), f"{SRC}/energy": 6.2, f"{DET}/distance": 5e4}
-    path = written(tmp_path / "a.cxi", cxi_arrays(made, **changes))
+    path = written(tmp_path / "a.cxi", cxi_arrays(**changes))
     refused(path, "energy=6.2 J: .*; .*distance=50000 m: .*; the mask has shape")
 
 
-# -- other files ---------------------------------------------------------------------------------------------
-
-
-def places_for(folder, made):
-    np.save(folder / "p.npy", made.metres)
+def places_for(folder):
+    np.save(folder / "p.npy", MADE.metres)
     return ReadOptions(positions_file=str(folder / "p.npy"), unit="m", axes="rc")
 
 
 @pytest.mark.parametrize("name", ["../secret.h5", "near.h5"])
-def test_links_that_lead_away_are_refused(tmp_path, made, name):
+def test_links_that_lead_away_are_refused(tmp_path, name):
     inside = tmp_path / "inside"
     inside.mkdir()
-    secret = written(tmp_path / "secret.h5", {"entry/data/data": made.counts})
+    secret = written(tmp_path / "secret.h5", {"entry/data/data": MADE.counts})
     (inside / "near.h5").symlink_to(secret)
     path = written(inside / "m.h5", {"entry/data/data_000001": h5py.ExternalLink(name, "/entry/data/data")})
-    places = places_for(tmp_path, made)
+    places = places_for(tmp_path)
     refused(path, f"which is {secret}, outside the folder {inside}; .*set data.links_root={tmp_path}", places)
-    same(open_scan(path, replace(places, links_root=str(tmp_path))), made)
+    same(open_scan(path, replace(places, links_root=str(tmp_path))))
     refused(path, f"outside the folder {inside} and /usr", replace(places, links_root="/usr"))
 
 
-def test_parts_that_are_missing(tmp_path, made):
-    master, options = eiger_folder(tmp_path, made), places_for(tmp_path, made)
+def test_parts_that_are_missing(tmp_path):
+    master, options = eiger_folder(tmp_path), places_for(tmp_path)
     written(tmp_path / "s_data_000002.h5", {"other": 1})
     refused(master, "refers to /entry/data/data in s_data_000002.h5, which is not there", options)
     (tmp_path / "s_data_000002.h5").write_text("text")
@@ -236,48 +220,45 @@ def test_parts_that_are_missing(tmp_path, made):
     refused(written(tmp_path / "c.ptyd", empty), "chunks holds no patterns")
 
 
-def virtual(path, made, sources):
-    layout = h5py.VirtualLayout(made.counts.shape, made.counts.dtype)
+def virtual(path, sources):
+    layout = h5py.VirtualLayout(MADE.counts.shape, MADE.counts.dtype)
     for k, (name, shape) in enumerate(sources):
         layout[5 * k : 5 * k + 5] = h5py.VirtualSource(name, "d", shape=shape)[:5]
-    with h5py.File(written(path, foldslice(made, dp=None)), "a") as file:
+    with h5py.File(written(path, foldslice(dp=None)), "a") as file:
         file.create_virtual_dataset("dp", layout)
     return path
 
 
-def test_virtual_datasets(tmp_path, made):
+def test_virtual_datasets(tmp_path):
     sources = [(f"v{k}.h5", (5, H, W)) for k in range(3)]
-    path = virtual(tmp_path / "v.h5", made, sources)
+    path = virtual(tmp_path / "v.h5", sources)
     for k in range(3):
-        written(tmp_path / f"v{k}.h5", {"d": made.counts[5 * k : 5 * k + 5]})
+        written(tmp_path / f"v{k}.h5", {"d": MADE.counts[5 * k : 5 * k + 5]})
     scan = open_scan(path)
     assert scan.warnings == ()
-    same(scan, made)
-    written(tmp_path / "v1.h5", {"d": made.counts[5:8]})
+    same(scan)
+    written(tmp_path / "v1.h5", {"d": MADE.counts[5:8]})
     assert any("dp: 2 of 15 patterns were never written" in line for line in open_scan(path).warnings)
-    written(tmp_path / "v1.h5", {"e": made.counts[5:8]})
+    written(tmp_path / "v1.h5", {"e": MADE.counts[5:8]})
     refused(path, "the virtual dataset dp refers to d in v1.h5, which is not there")
-    short = virtual(tmp_path / "w.h5", made, sources[:1])
+    short = virtual(tmp_path / "w.h5", sources[:1])
     assert any("10 of 15 patterns were never written" in line for line in open_scan(short).warnings)
 
 
-# -- large and unfinished ------------------------------------------------------------------------------------
-
-
-def test_a_killed_acquisition_is_noticed(tmp_path, made):
+def test_a_killed_acquisition_is_noticed(tmp_path):
     """Chunks of two patterns, in two halves each; the last four patterns and half of another are missing."""
-    path = written(tmp_path / "a.h5", foldslice(made, dp=None))
+    path = written(tmp_path / "a.h5", foldslice(dp=None))
     with h5py.File(path, "a") as file:
-        dp = file.create_dataset("dp", made.counts.shape, "f4", chunks=(2, 6, W))
-        dp[:10] = made.counts[:10]
-        dp[10, :6] = made.counts[10, :6]
+        dp = file.create_dataset("dp", MADE.counts.shape, "f4", chunks=(2, 6, W))
+        dp[:10] = MADE.counts[:10]
+        dp[10, :6] = MADE.counts[10, :6]
     scan = open_scan(path)
     scan.patterns.close()
     assert any("dp: 5 of 15 patterns were never written and read as zeros" in line for line in scan.warnings)
     assert scan.domain == "counts"
     with h5py.File(path, "a") as file:
         del file["dp"]
-        file.create_dataset("dp", made.counts.shape, "f4")  # contiguous, and nothing in it
+        file.create_dataset("dp", MADE.counts.shape, "f4")  # contiguous, and nothing in it
     refused(path, "dp: none of its 15 patterns was ever written; was the acquisition stopped")
 
 

@@ -5,7 +5,7 @@ import logging
 import numpy as np
 import pytest
 import tifffile
-from helpers.scans import J, Made, equal
+from helpers.scans import SMALL, J, equal
 
 from ptycho.config import ConfigError
 from ptycho.preparation.good_pixels import read_mask
@@ -15,69 +15,56 @@ from ptycho.readers.table import open_scan
 from ptycho.readers.tiff import read_image
 
 
-@pytest.fixture(scope="module")
-def small():
-    return Made()
-
-
-# ---------------------------------------------------------------- TIFF
-
-
 @pytest.fixture
-def table(small, tmp_path):
-    (tmp_path / "p.csv").write_text(
-        "x_um,y_um\n" + "".join(f"{x},{y}\n" for x, y in zip(small.col, small.row, strict=True))
-    )
+def table(tmp_path):
+    lines = [f"{x},{y}\n" for x, y in zip(SMALL.col, SMALL.row, strict=True)]
+    (tmp_path / "p.csv").write_text("x_um,y_um\n" + "".join(lines))
     return str(tmp_path / "p.csv")
 
 
 @pytest.mark.parametrize("kind", ["plain", "big-endian", "deflated", "ImageJ", "apart", "pages"])
-def test_tiff_stack(small, tmp_path, table, kind):
+def test_tiff_stack(tmp_path, table, kind):
     path = tmp_path / "stack.dat"
     if kind in ("apart", "pages"):
         with tifffile.TiffWriter(path) as writer:
-            for frame in small.counts:
+            for frame in SMALL.counts:
                 writer.write(frame, contiguous=False, metadata=None if kind == "pages" else {})
     else:
-        options = {
-            "big-endian": {"byteorder": ">"},
-            "deflated": {"compression": "zlib"},
-            "ImageJ": {"imagej": True},
-        }
-        tifffile.imwrite(path, small.counts, **options.get(kind, {}))
+        options = {"big-endian": {"byteorder": ">"}, "deflated": {"compression": "zlib"}}
+        options["ImageJ"] = {"imagej": True}
+        tifffile.imwrite(path, SMALL.counts, **options.get(kind, {}))
     scan = open_scan(path, ReadOptions(positions_file=table))
     assert (scan.format, scan.domain, scan.zero_frequency, scan.unit) == ("tiff", "counts", None, "um")
-    equal(scan.patterns, small.counts)
-    np.testing.assert_array_equal(scan.positions, np.stack([small.row, small.col], axis=1))
+    equal(scan.patterns, SMALL.counts)
+    np.testing.assert_array_equal(scan.positions, np.stack([SMALL.row, SMALL.col], axis=1))
 
 
 @pytest.mark.parametrize("compression", [None, "zlib"])
-def test_tiff_folder_is_in_the_order_of_its_numbers(small, tmp_path, table, compression):
+def test_tiff_folder_is_in_the_order_of_its_numbers(tmp_path, table, compression):
     folder = tmp_path / "frames"
     folder.mkdir()
     for k, name in enumerate(("a1.tif", "a2.TIFF", "a9.tif", "a10.tif", "b1_2.tif")):
-        tifffile.imwrite(folder / name, small.counts[k], compression=compression)
-    tifffile.imwrite(folder / "b1_10.tif", small.counts[5:], compression=compression)
+        tifffile.imwrite(folder / name, SMALL.counts[k], compression=compression)
+    tifffile.imwrite(folder / "b1_10.tif", SMALL.counts[5:], compression=compression)
     (folder / "._a1.tif").write_bytes(b"of another system")
     (folder / "notes.txt").write_text("no pattern")
-    equal(open_scan(folder, ReadOptions(positions_file=table)).patterns, small.counts)
+    equal(open_scan(folder, ReadOptions(positions_file=table)).patterns, SMALL.counts)
 
 
-def _unlike(folder, small):
-    tifffile.imwrite(folder / "7.tif", small.counts[0, :-1])
+def _unlike(folder):
+    tifffile.imwrite(folder / "7.tif", SMALL.counts[0, :-1])
 
 
-def _huge(folder, small):
+def _huge(folder):
     content = bytearray((folder / "6.tif").read_bytes())
     for tag in (256, 257):  # width and length, little-endian longs or shorts
         place = content.find(tag.to_bytes(2, "little"))
-        content[place + 2 : place + 12] = (
-            (4).to_bytes(2, "little") + b"\1\0\0\0" + (200_000).to_bytes(4, "little")
-        )
+        kind, value = (4).to_bytes(2, "little"), (200_000).to_bytes(4, "little")
+        content[place + 2 : place + 12] = kind + b"\1\0\0\0" + value
     (folder / "6.tif").write_bytes(content)
 
 
-def _text(folder, small):
+def _text(folder):
     (folder / "6.tif").write_text("not at all")
 
 
@@ -89,25 +76,22 @@ def _text(folder, small):
         (_huge, r"6\.tif: declares .*200000"),
     ],
 )
-def test_tiff_errors(small, tmp_path, table, spoil, match, caplog):
+def test_tiff_errors(tmp_path, table, spoil, match, caplog):
     folder = tmp_path / "frames"
     folder.mkdir()
     for k in range(J):
-        tifffile.imwrite(folder / f"{k}.tif", small.counts[k])
-    spoil(folder, small)
+        tifffile.imwrite(folder / f"{k}.tif", SMALL.counts[k])
+    spoil(folder)
     with pytest.raises(ConfigError, match=match) as caught:
         open_scan(folder, ReadOptions(positions_file=table))
     assert "\n" not in str(caught.value) and not caplog.records, "it is said once"
     assert logging.getLogger("tifffile").level == logging.NOTSET, "others who use it still hear of it"
 
 
-def test_tiff_needs_positions(small, tmp_path):
-    tifffile.imwrite(tmp_path / "a.tif", small.counts)
+def test_tiff_needs_positions(tmp_path):
+    tifffile.imwrite(tmp_path / "a.tif", SMALL.counts)
     with pytest.raises(ConfigError, match=r"a\.tif: has no positions; add data\.positions_file="):
         open_scan(tmp_path / "a.tif")
-
-
-# ---------------------------------------------------------------- single images
 
 
 SIDE = 20_000
@@ -141,9 +125,6 @@ def test_an_image_is_read(tmp_path):
     tifffile.imwrite(tmp_path / "b.tif", np.zeros((2, 5, 7), np.uint8))
     with pytest.raises(ConfigError, match="holds 2 images; must be one"):
         read_image(tmp_path / "b.tif")
-
-
-# ---------------------------------------------------------------- tables of positions
 
 
 @pytest.mark.parametrize(

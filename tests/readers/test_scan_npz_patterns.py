@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from helpers.scans import Made, equal, save_npz
+from helpers.scans import SMALL, equal, save_npz
 
 from ptycho.config import ConfigError
 from ptycho.files.npz import NpzFile
@@ -10,41 +10,30 @@ from ptycho.readers.npz import NpzPatterns
 from ptycho.readers.values import tell_domain
 
 
-@pytest.fixture(scope="module")
-def small():
-    return Made()
-
-
 @pytest.fixture
 def npz(tmp_path):
     return lambda file="scan.npz", /, **arrays: save_npz(tmp_path / file, **arrays)
-
-
-# ---------------------------------------------------------------- patterns
 
 
 @pytest.mark.parametrize("compressed", [False, True])
 @pytest.mark.parametrize("fortran", [False, True])
 @pytest.mark.parametrize("order", ["phw", "hwp"])
 @pytest.mark.parametrize("dtype", [">u2", "<f4"])
-def test_patterns_are_read_in_every_order(small, npz, compressed, fortran, order, dtype):
-    array = small.counts.transpose([("phw").index(axis) for axis in order])
+def test_patterns_are_read_in_every_order(npz, compressed, fortran, order, dtype):
+    array = SMALL.counts.transpose([("phw").index(axis) for axis in order])
     array = np.require(array.astype(dtype), requirements="F" if fortran else "C")
     path = npz(compressed=compressed, a=array)
     with NpzFile(path) as archive:
         source = NpzPatterns(path, archive.header("a", "fiu"), order)
-    equal(source, small.counts.astype(np.dtype(dtype).newbyteorder("=")))
+    equal(source, SMALL.counts.astype(np.dtype(dtype).newbyteorder("=")))
 
 
-def test_no_room_for_a_copy(small, npz, tmp_path):
-    path = npz(compressed=True, a=small.counts)
+def test_no_room_for_a_copy(npz, tmp_path):
+    path = npz(compressed=True, a=SMALL.counts)
     with NpzFile(path) as archive:
         source = NpzPatterns(path, archive.header("a", "fiu"), scratch=tmp_path / "nowhere")
     with pytest.raises(ConfigError, match=r"no copy of 1512 bytes in .*nowhere: No such file.*TMPDIR"):
         source.read(slice(0, 1))
-
-
-# ---------------------------------------------------------------- counts, intensity or amplitude
 
 
 @pytest.mark.parametrize(

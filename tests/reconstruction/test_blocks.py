@@ -101,9 +101,8 @@ def test_positions_of_a_blocks_own_are_found(scan, data):
     likelihood = likelihood_of(moved)
     start = replace(scan.rough(likelihood.normalisation), positions=moved.positions.astype(float))
     refine = Refine(False, positions=True)
-    found = fit_in_blocks(
-        Objective(likelihood, Prior("edge_preserving", 3.0)), start, refine, 60, Blockwise(MOST)
-    )
+    objective = Objective(likelihood, Prior("edge_preserving", 3.0))
+    found = fit_in_blocks(objective, start, refine, 60, Blockwise(MOST))
     errors = [r - scan.positions for r in (start.positions, found.estimate.positions)]
     before, after = (np.sqrt(np.mean((e - e.mean(axis=0)) ** 2)) for e in errors)
     assert after < 0.4 * before

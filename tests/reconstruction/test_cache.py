@@ -1,19 +1,17 @@
 """Cached fits: a resumed run uses them, with the same bits, and only if nothing has changed."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from helpers.likelihood import Scan, likelihood_of
+from helpers.quick import KNOWN
 
 from ptycho.reconstruction.blocks import Blockwise
 from ptycho.reconstruction.maximum_likelihood import solve
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
-from ptycho.reconstruction.selection import ModelOptions
 from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit
 from ptycho.run.file_cache import FileCache
-
-WISHES = ModelOptions(
-    probe=False, positions=False, flux=False, background=False, prior="edge_preserving", steps=8
-)
 
 
 @pytest.fixture(scope="module")
@@ -41,16 +39,15 @@ def fitted(data, cache, steps=5, **changes):
 
 
 def test_a_fit_that_is_kept_is_not_made_again(data, evaluations, tmp_path):
+    fitted(data, FileCache(tmp_path, 1e6))
+    assert not list(tmp_path.iterdir()), "short fits are not worth a file"
     made = fitted(data, FileCache(tmp_path, 0.0))
     count = len(evaluations)
     again = fitted(data, FileCache(tmp_path, 0.0))
     assert count > 5 and len(evaluations) == count
     np.testing.assert_array_equal(again.estimate.object, made.estimate.object)
-    assert (again.course, again.evaluations, again.converged) == (
-        made.course,
-        made.evaluations,
-        made.converged,
-    )
+    assert (again.course, again.evaluations) == (made.course, made.evaluations)
+    assert again.converged == made.converged
 
 
 def test_a_damaged_file_is_not_used(data, evaluations, tmp_path, caplog):
@@ -63,16 +60,12 @@ def test_a_damaged_file_is_not_used(data, evaluations, tmp_path, caplog):
     assert len(evaluations) == 2 * count and "cannot be used" in caplog.text
 
 
-def test_short_fits_are_not_worth_a_file(data, tmp_path):
-    fitted(data, FileCache(tmp_path, 1e6))
-    assert not list(tmp_path.iterdir())
-
-
 def test_all_that_was_decided_is_taken_from_there(data, evaluations, tmp_path):
     """The second solution evaluates hardly any likelihood, and is the same."""
-    first = solve(data, WISHES, 0, blockwise=Blockwise(cache=FileCache(tmp_path, 0.0)))
+    options = replace(KNOWN, prior="edge_preserving", steps=8)
+    first = solve(data, options, 0, blockwise=Blockwise(cache=FileCache(tmp_path, 0.0)))
     count = len(evaluations)
-    again = solve(data, WISHES, 0, blockwise=Blockwise(cache=FileCache(tmp_path, 0.0)))
+    again = solve(data, options, 0, blockwise=Blockwise(cache=FileCache(tmp_path, 0.0)))
     assert len(evaluations) - count < count / 4
     assert again.decisions == first.decisions
     np.testing.assert_array_equal(again.estimate.object, first.estimate.object)

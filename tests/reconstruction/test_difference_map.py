@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers.likelihood import N, Scan, distance, likelihood_of
+from helpers.quick import KNOWN, decided
 from helpers.reference import random_complex
 
 from ptycho.reconstruction.difference_map import difference_map
@@ -40,10 +41,8 @@ def by_loops(estimate, amplitudes, good, iterations):
             strength = np.sqrt(sum(np.abs(one) ** 2 for one in far))
             wanted = np.sqrt(np.maximum(amplitudes[j] ** 2 - estimate.background, 0))
             ratio = np.where(good, wanted / strength, 1)
-            waves[j] = [
-                wave + np.fft.ifft2(ratio * one) * N - mine
-                for wave, one, mine in zip(waves[j], far, ours, strict=True)
-            ]
+            each = zip(waves[j], far, ours, strict=True)
+            waves[j] = [wave + np.fft.ifft2(ratio * one) * N - mine for wave, one, mine in each]
             total[window] += sum(mode.conj() * wave for mode, wave in zip(probe, waves[j], strict=True))
         image = total / (illumination + held)
     return image
@@ -120,9 +119,8 @@ def test_patterns_that_a_fit_lacked_join_it(projected):
 
 def start_of(data, **options):
     """Return the selected model of a scan with a known beam, and its initial object."""
-    known = {"probe": False, "positions": False, "flux": False, "background": False, "probe_variation": 0}
-    selection = select_model(data, ModelOptions(prior="none", **known, **options), 0, True)
-    return selection, {one.what: one.value for one in selection.decisions}.get("initial object")
+    selection = select_model(data, replace(KNOWN, probe_variation=0, **options), 0, True)
+    return selection, decided(selection).get("initial object")
 
 
 def test_the_start_that_explains_more_is_taken():

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers.likelihood import Scan, distance, illuminated_mask
+from helpers.reference import random_complex
 
 from ptycho.reconstruction import learned
 from ptycho.reconstruction.estimate import Estimate
@@ -41,9 +42,8 @@ def towards(target, likelihood):
 
     def network(shown, noise):
         del noise
-        there = (
-            learned._filled(np.where(viewed.illumination > VIEW.least, target, 0)[viewed.box]) / viewed.noise
-        )
+        known = np.where(viewed.illumination > VIEW.least, target, 0)[viewed.box]
+        there = learned._filled(known) / viewed.noise
         pair = np.stack([there.real, there.imag], axis=-1)[None].astype("f")
         return tf.constant(pair) - tf.stack([shown[..., 0], shown[..., 2]], axis=-1)
 
@@ -51,9 +51,9 @@ def towards(target, likelihood):
     return network
 
 
-def test_the_anchor_is_a_parabola(scan):
+def test_the_anchor_is_a_parabola():
     rng, shape = np.random.default_rng(3), (7, 9)
-    target, image = (_complex(rng, shape) for _ in range(2))
+    target, image = (random_complex(rng, shape).astype(np.complex64) for _ in range(2))
     weight = rng.uniform(0.1, 2, shape).astype("f")
     term = Anchor(target, weight)
     value, gradient = term(image)
@@ -66,16 +66,10 @@ def test_the_anchor_is_a_parabola(scan):
     assert term.active and not term(target)[1].any()
 
 
-def _complex(rng, shape):
-    return (rng.normal(size=shape) + 1j * rng.normal(size=shape)).astype(np.complex64)
-
-
-def test_a_network_is_shown_the_object_and_what_patterns_ask_for(scan, data, likelihood, estimate):
+def test_a_network_is_shown_the_object_and_what_patterns_ask_for(data, likelihood, estimate):
     viewed = view(likelihood, estimate)
-    illumination, power = (
-        np.zeros(estimate.object.shape),
-        np.sum(np.abs(estimate.modes.astype(complex)) ** 2, axis=0),
-    )
+    illumination = np.zeros(estimate.object.shape)
+    power = np.sum(np.abs(estimate.modes.astype(complex)) ** 2, axis=0)
     N = data.N
     for row, col in np.floor(estimate.positions + 0.5).astype(int):
         illumination[row : row + N, col : col + N] += power
@@ -84,9 +78,8 @@ def test_a_network_is_shown_the_object_and_what_patterns_ask_for(scan, data, lik
     sigma = likelihood.photon / np.sqrt(2 * illumination[illuminated])
     np.testing.assert_allclose(viewed.deviation[illuminated], sigma, rtol=1e-4)
     bright = illumination > VIEW.bright * illumination.max()
-    assert viewed.noise == pytest.approx(
-        np.sqrt(np.mean(likelihood.photon**2 / (2 * illumination[bright]))), rel=1e-4
-    )
+    variance = np.mean(likelihood.photon**2 / (2 * illumination[bright]))
+    assert viewed.noise == pytest.approx(np.sqrt(variance), rel=1e-4)
     rows, columns = viewed.box
     assert illuminated[rows, columns].sum() == illuminated.sum()
     gradient = likelihood.evaluate(estimate, ("object",)).gradients["object"]
@@ -127,10 +120,8 @@ def test_the_fit_goes_to_what_the_network_knows(scan, likelihood, estimate):
     term = denoiser_term(replace(prior, strength=2.0), likelihood, estimate)
     viewed = view(likelihood, estimate)
     illuminated = viewed.illumination > VIEW.least
-    bright, between = (
-        viewed.illumination >= VIEW.bright,
-        np.abs(viewed.illumination - (VIEW.bright + VIEW.least) / 2) < 0.01,
-    )
+    bright = viewed.illumination >= VIEW.bright
+    between = np.abs(viewed.illumination - (VIEW.bright + VIEW.least) / 2) < 0.01
     np.testing.assert_allclose(term.target[bright], truth[bright], atol=1e-4)
     np.testing.assert_array_equal(term.target[~illuminated], estimate.object[~illuminated])
     went = np.abs(term.target - estimate.object)[between] / np.abs(truth - estimate.object)[between]

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import tensorflow as tf
+from helpers.gradients import gradients
 from helpers.likelihood import N, check_gradient, full_scan
 from helpers.likelihood import likelihood_of as usual_likelihood_of
 from helpers.reference import random_complex
@@ -25,21 +26,12 @@ def likelihood_of(data, **changes):
     return usual_likelihood_of(data, **({"chunk_pixels": 16 * N**2} | changes))
 
 
-# ---- the deviance of a pixel
-
 COUNTS = np.array([0, 0, 1, 3, 40, 1e4, 1e8, 1e8, 1e8, 0])
 RATES = np.array([0, 2.5, 0.3, 3, 55, 1.02e4, 1e8, 1.0002e8, 3e7, 1e8])
 
 
 def deviance_of(counts, rates, noise):
     return deviance(tf.constant(rates, tf.float32), tf.constant(np.sqrt(counts), tf.float32), noise).numpy()
-
-
-def test_poissons_deviance_is_the_divergence():
-    n, rate = COUNTS + 0.02, RATES + 0.02
-    np.testing.assert_allclose(
-        deviance_of(COUNTS, RATES, "poisson"), 2 * kl_div(n, rate), rtol=2e-4, atol=1e-6
-    )
 
 
 @pytest.mark.parametrize(
@@ -55,13 +47,8 @@ def test_deviance_of_counts_at_every_branch(n, ratio):
 @pytest.mark.parametrize("ratio", [0.2, 0.7499, 0.7501, 0.995, 1.0, 1.005, 1.5])
 def test_slope_of_the_deviance(ratio):
     """``∂/∂λ = 2 (1 − n/λ)``, ``∂/∂n = −2 log(λ/n)``, on all branches and at the minimum."""
-    n, rate = tf.constant(50.0), tf.constant(50.0 * ratio)
-    with tf.GradientTape() as tape:
-        tape.watch([rate, n])
-        value = deviance_of_counts(rate, n)
-    slopes = tape.gradient(value, [rate, n])
-    np.testing.assert_allclose(slopes[0], 2 * (1 - 1 / ratio), rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(slopes[1], -2 * np.log(ratio), rtol=1e-5, atol=1e-6)
+    _, *slopes = gradients(deviance_of_counts, 50.0 * ratio, 50.0)
+    np.testing.assert_allclose(slopes, [2 * (1 - 1 / ratio), -2 * np.log(ratio)], rtol=1e-5, atol=1e-6)
 
 
 def test_gaussian_and_robust_by_their_formulas():
@@ -70,9 +57,6 @@ def test_gaussian_and_robust_by_their_formulas():
     np.testing.assert_allclose(deviance_of(COUNTS, RATES, "gaussian"), 4 * residual**2, **tolerance)
     huber = 8 * 1.0**2 * (np.sqrt(1 + (residual / 1.0) ** 2) - 1)
     np.testing.assert_allclose(deviance_of(COUNTS, RATES, "robust"), huber, rtol=1e-3, atol=2e-5)
-
-
-# ---- the likelihood of a scan
 
 
 @pytest.fixture(scope="module")

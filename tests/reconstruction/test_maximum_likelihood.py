@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from helpers.datasets import single_patterns
 from helpers.likelihood import N, Scan, beam, distance, illuminated_mask, likelihood_of, smooth_object
+from helpers.quick import KNOWN, decided
 
 from ptycho.reconstruction.estimate import Estimate, Refine
 from ptycho.reconstruction.maximum_likelihood import fit_object, solve
@@ -19,7 +20,6 @@ from ptycho.scan.ramp import flat_object
 
 run = partial(solve, compile_xla=False)
 EDGES = ModelOptions(prior="edge_preserving")  # faster than the default
-NOTHING = ModelOptions(probe=False, positions=False, flux=False, background=False, prior="none")
 
 
 @pytest.fixture(scope="module")
@@ -33,18 +33,12 @@ def wrong_probe():
     return (np.sqrt(1e5) * beam(width=7, curvature=0.05)).astype(np.complex64)
 
 
-def decided(solved):
-    return {decision.what: decision.value for decision in solved.decisions}
-
-
 @pytest.mark.parametrize("count, photons, kind", [(8, 1e3, "patterns"), (6, 1e5, "photons")])
 def test_a_beam_that_is_right_is_kept(count, photons, kind):
     scan = Scan.of(np.random.default_rng(1), photons, count=count, step=2.2)
     data = scan.dataset(np.random.default_rng(2))
     found = run(data, ModelOptions(), 0)
-    kept = {
-        key: value for key, value in decided(found).items() if key not in ("regulariser", "initial object")
-    }
+    kept = {key: decided(found)[key] for key in decided(found).keys() - {"regulariser", "initial object"}}
     assert kept.pop("OPR modes") == "0" and kept.pop("modes") == "1"
     assert kept == dict.fromkeys(("probe", "positions", "flux", "background"), "not refined")
     assert all(f"deviance of held-out {kind}" in decision.why for decision in found.decisions)
@@ -60,14 +54,12 @@ def test_a_wrong_probe_is_refined_and_nothing_else(scan, wrong_probe):
     data = scan.dataset(np.random.default_rng(2), probe=wrong_probe)
     found = run(data, ModelOptions(), 0)
     decisions = decided(found)
-    assert decisions["probe"] == "refined" and (decisions["modes"], decisions["background"]) == (
-        "1",
-        "not refined",
-    )
+    assert decisions["probe"] == "refined"
+    assert (decisions["modes"], decisions["background"]) == ("1", "not refined")
     everywhere, mask = np.ones((N, N), bool), illuminated_mask(scan, 0.5)
     assert distance(found.estimate.modes[0], scan.modes[0], everywhere) < 0.06
     assert distance(found.estimate.object, scan.object, mask) < 0.1
-    kept = run(data, NOTHING, 0)
+    kept = run(data, KNOWN, 0)
     assert distance(kept.estimate.object, scan.object, mask) > 0.12
     np.testing.assert_allclose(kept.estimate.modes, data.model_probe, rtol=1e-5, atol=1e-6)
 
@@ -219,16 +211,13 @@ def test_specified_options_are_kept(scan):
     )
     found = run(data, options, 0)
     assert found.refine == Refine(True, True, True, True) and len(found.estimate.modes) == 2
-    assert (
-        found.objective.prior == Prior("edge_preserving", 3.0)
-        and found.objective.likelihood.noise == "robust"
-    )
+    assert found.objective.prior == Prior("edge_preserving", 3.0)
+    assert found.objective.likelihood.noise == "robust"
     assert len(found.fit.course) <= 22, "two fits, each with its start"
-    assert decided(found) == dict.fromkeys(("probe", "positions", "flux", "background"), "refined") | {
-        "modes": "2"
-    }
+    refined = dict.fromkeys(("probe", "positions", "flux", "background"), "refined")
+    assert decided(found) == refined | {"modes": "2"}
     assert all(decision.why.startswith("specified") for decision in found.decisions)
-    never = run(data, NOTHING, 0)
+    never = run(data, KNOWN, 0)
     assert never.refine == Refine(False) and not never.decisions and never.objective.prior.strength == 0
 
 
@@ -236,14 +225,14 @@ def test_a_mask_of_the_probe_is_kept_to(scan, wrong_probe):
     axis = np.arange(N) - N // 2
     inside = np.hypot(axis[:, None], axis) < 6
     data = scan.dataset(np.random.default_rng(2), probe=wrong_probe * inside)
-    options = replace(NOTHING, probe=True, support=ProbeSupport(inside), modes=1, steps=30)
+    options = replace(KNOWN, probe=True, support=ProbeSupport(inside), modes=1, steps=30)
     found = run(data, options, 0)
     assert not found.estimate.modes[:, ~inside].any()
 
 
 def test_few_photons_of_a_smooth_object_are_smoothed():
     rng = np.random.default_rng(8)
-    found = run(Scan.of(rng, 300.0, count=8, step=2.2).dataset(rng), replace(NOTHING, prior="quadratic"), 0)
+    found = run(Scan.of(rng, 300.0, count=8, step=2.2).dataset(rng), replace(KNOWN, prior="quadratic"), 0)
     strength = found.objective.prior.strength
     assert strength >= 10 and found.decisions[-1].value == f"quadratic, λ {strength:g}"
 
@@ -255,7 +244,7 @@ def test_white_noise_under_a_bright_beam_is_not_smoothed_away():
     shape = scan.object.shape
     scan = replace(scan, object=0.8 + 0.15 * (rng.normal(size=shape) + 1j * rng.normal(size=shape)))
     data, illuminated = scan.dataset(rng), illuminated_mask(scan, 0.3)
-    found = (run(data, replace(NOTHING, prior=kind), 0).estimate.object for kind in ("quadratic", "none"))
+    found = (run(data, replace(KNOWN, prior=kind), 0).estimate.object for kind in ("quadratic", "none"))
     smoothed, plain = (distance(one, scan.object, illuminated) for one in found)
     assert plain < 0.01 and smoothed < 1.1 * plain
 
@@ -285,7 +274,7 @@ def test_amplitudes_that_are_no_counts_in_any_unit(scan, wrong_probe):
 
 def test_the_object_alone(scan):
     data = scan.dataset(np.random.default_rng(2))
-    objective = run(data, NOTHING, 0).objective
+    objective = run(data, KNOWN, 0).objective
     found = fit_object(objective, data, np.ones(scan.object.shape, np.complex64), 200)
     assert found.shape == scan.object.shape
     assert distance(found, scan.object, illuminated_mask(scan, 0.5)) < 0.03

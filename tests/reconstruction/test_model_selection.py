@@ -72,8 +72,7 @@ def test_positions_whose_loss_is_clear_are_kept():
 
 
 @pytest.mark.parametrize(
-    ("without", "kept"),
-    [([1.05, 1.1, 1.02, 1.05], 1), ([1.05, 1.1, 1.06], 2), ([1.099], 3), ([1.2], 3)],
+    ("without", "kept"), [([1.05, 1.1, 1.02, 1.05], 1), ([1.05, 1.1, 1.06], 2), ([1.099], 3), ([1.2], 3)]
 )
 def test_modes_that_a_background_makes_needless_are_dropped(without, kept):
     """One after the other, as long as held-out patterns are explained clearly better without.

@@ -75,22 +75,14 @@ def test_every_view_stays_a_near_field(data):
     assert Orientation(transpose=True).of(data).fresnel == WAY.transposed
 
 
-def measured(patterns=36, **changes):
+def measured(patterns=36):
     """Return a scan behind a diffuser, simulated in a window twice as wide, and its measured patterns."""
     way = Fresnel(NUMBER, NUMBER)
     truth = simulate_near_field(SIDE, patterns, 8, way, 1e6)
-    distance = NUMBER * PITCH**2 / wavelength_m(ENERGY)
-    scan = ApiScan.from_arrays(
-        np.concatenate([*truth.counts(np.random.default_rng(1))]),
-        truth.positions,
-        counts=True,
-        physics="near_field",
-        energy_eV=ENERGY,
-        distance_m=distance,
-        detector_pixel_m=PITCH,
-        **changes,
-    )
-    return truth, scan
+    counts = np.concatenate([*truth.counts(np.random.default_rng(1))])
+    lengths = {"energy_eV": ENERGY, "detector_pixel_m": PITCH}
+    lengths["distance_m"] = NUMBER * PITCH**2 / wavelength_m(ENERGY)
+    return truth, ApiScan.from_arrays(counts, truth.positions, counts=True, physics="near_field", **lengths)
 
 
 def test_a_scan_from_its_patterns_alone(tmp_path):

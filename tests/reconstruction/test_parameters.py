@@ -54,15 +54,6 @@ def test_the_start_is_the_base(estimate, refine):
             assert getattr(other, part) is getattr(estimate, part)
 
 
-def test_a_position_at_the_edge_of_the_object_stays(estimate):
-    """A position at the very edge of the object stays there when positions are refined."""
-    positions = estimate.positions.copy()
-    positions[7] = len(estimate.object) - N
-    corner = replace(estimate, positions=positions)
-    parameters = Parameters.of(corner, Refine(False, True), 0.1)
-    np.testing.assert_allclose(parameters.estimate(parameters.start()).positions, positions)
-
-
 @pytest.mark.parametrize("model", ["independent", "affine", "affine_and_independent", "each"])
 def test_gradient_is_the_chain_rule(estimate, model):
     """A toy function of all parts, quadratic or cubic in each; β is negative in places."""
@@ -97,20 +88,9 @@ def test_gradient_is_the_chain_rule(estimate, model):
             way[begin:end] = rng.normal(size=end - begin)
             step = np.float32(0.02)
             up, down = (toy(parameters.estimate(u + sign * step * way))[0] for sign in (1, -1))
-            slope, limit = (
-                float(way @ gradient),
-                1e-2 * np.linalg.norm(way) * np.linalg.norm(gradient[begin:end]),
-            )
+            slope = float(way @ gradient)
+            limit = 1e-2 * np.linalg.norm(way) * np.linalg.norm(gradient[begin:end])
             assert (up - down) / (2 * step) == pytest.approx(slope, rel=1e-2, abs=float(limit) + 1e-6), name
-
-
-def moves_of(estimate, model, seed=3):
-    parameters = Parameters.of(estimate, Refine(False, True, object=False), 0.1, model)
-    step = moved(parameters, np.random.default_rng(seed), size=20)
-    found = parameters.estimate(step).positions - estimate.positions
-    assert np.abs(found).max() > 1e-3
-    wanted = (step.reshape(-1, 2) / parameters.scales["positions"]).astype(float)
-    return found, wanted
 
 
 def explained(moves, columns):
@@ -131,26 +111,30 @@ def test_models_of_the_moves(estimate):
         "each": lambda wanted: wanted,
     }
     for model, expect in models.items():
-        found, wanted = moves_of(inner, model)
+        parameters = Parameters.of(inner, Refine(False, True, object=False), 0.1, model)
+        step = moved(parameters, np.random.default_rng(3), size=20)
+        found = parameters.estimate(step).positions - inner.positions
+        wanted = (step.reshape(-1, 2) / parameters.scales["positions"]).astype(float)
         expected = expect(wanted)
         np.testing.assert_allclose(found, expected, atol=1e-4 * np.abs(wanted).max(), err_msg=model)
 
 
-def test_positions_stay_within_the_object(estimate):
+def test_positions_stay_within_the_object_and_at_its_edge(estimate):
+    edge = estimate.positions.copy()
+    edge[7] = len(estimate.object) - N
+    parameters = Parameters.of(replace(estimate, positions=edge), Refine(False, True), 0.1)
+    np.testing.assert_allclose(parameters.estimate(parameters.start()).positions, edge)
     parameters = Parameters.of(estimate, Refine(False, True, object=False), 0.1, "each")
     for sign in (1, -1):
         found = parameters.estimate(np.full(50, sign * 1e6, np.float32)).positions
         assert found.min() >= 0 and np.floor(found + 0.5).max() <= len(estimate.object) - N
 
 
-def test_the_mean_flux_stays(estimate):
+def test_the_mean_flux_stays_and_a_background_is_never_negative(estimate):
     parameters = Parameters.of(estimate, Refine(False, False, True, object=False), 0.1)
     found = parameters.estimate(moved(parameters, np.random.default_rng(4))).flux
     assert found.mean() == pytest.approx(estimate.flux.mean(), rel=1e-5)
     assert np.abs(found - estimate.flux).max() > 1e-3 * estimate.flux.mean() and found.dtype == np.float32
-
-
-def test_a_background_is_never_negative(estimate):
     parameters = Parameters.of(estimate, Refine(False, background=True, object=False), 0.1)
     found = parameters.estimate(moved(parameters, np.random.default_rng(5), 1e3)).background
     assert found.min() >= 0 and found.max() > 3
@@ -182,11 +166,9 @@ def test_the_gradient_under_a_pupil_is_that_of_what_the_vector_stands_for(estima
 
 def slow_curvatures(estimate):
     """``Σ|cP|²`` on the object, ``Σ|cO|²`` on the probe, and ``Σ|P O|²`` of each pattern, by loops."""
-    illumination, bright, energy = (
-        np.zeros(estimate.object.shape),
-        np.zeros((N, N)),
-        np.zeros(len(estimate.flux)),
-    )
+    illumination = np.zeros(estimate.object.shape)
+    bright = np.zeros((N, N))
+    energy = np.zeros(len(estimate.flux))
     power = np.sum(np.abs(estimate.modes.astype(complex)) ** 2, axis=0)
     for j, (row, col) in enumerate(np.floor(estimate.positions + 0.5).astype(int)):
         for y, x in np.ndindex(N, N):

@@ -42,13 +42,10 @@ def test_steps_lead_down_and_the_beam_is_not_scaled(prior):
     assert np.dot(scaled[:-7], a[:-7]) > 0 and np.any(scaled[:-7] != a[:-7])
     np.testing.assert_array_equal(scaled[-7:], a[-7:])
     assert not operator(np.zeros(count, np.float32)).any()
-
-
-def test_without_a_regulariser_the_operator_is_symmetric():
-    rng, (operator, count) = np.random.default_rng(0), operator_of(Prior())
-    a, b = (rng.standard_normal(count).astype(np.float32) for _ in range(2))
-    scaled = operator(a)
-    assert abs(inner(scaled, b) - inner(a, operator(b))) < 1e-5 * np.linalg.norm(scaled) * np.linalg.norm(b)
+    if prior == Prior():  # without a regulariser it is symmetric
+        b = np.random.default_rng(1).standard_normal(count).astype(np.float32)
+        limit = 1e-5 * np.linalg.norm(scaled) * np.linalg.norm(b)
+        assert abs(inner(scaled, b) - inner(a, operator(b))) < limit
 
 
 def first_differences(side):
@@ -118,10 +115,8 @@ def test_low_frequencies_are_found_in_fewer_steps(monkeypatch):
     """On a scan of many probe widths, the object is much closer to the converged one after equal steps."""
     scan = Scan.of(np.random.default_rng(4), 1e5, count=24, step=2.2)
     data = scan.dataset(np.random.default_rng(2))
-    objective, start = (
-        Objective(likelihood_of(data), Prior("edge_preserving", 1.0)),
-        scan.rough(data.normalisation),
-    )
+    objective = Objective(likelihood_of(data), Prior("edge_preserving", 1.0))
+    start = scan.rough(data.normalisation)
     illuminated = illuminated_mask(scan, 0.3)
     scaled = fit(objective, start, OBJECT_ALONE, 24, enough=0.0)
     monkeypatch.setattr(preconditioner, "overlaps_well", lambda estimate: False)
@@ -134,10 +129,8 @@ def test_a_stiff_regulariser_costs_few_steps(monkeypatch):
     """The remaining gain after equal steps with a strong second-order regulariser, against the diagonal."""
     scan = Scan.of(np.random.default_rng(4), 1e4, count=12, step=2.2)
     data = scan.dataset(np.random.default_rng(2))
-    objective, start = (
-        Objective(likelihood_of(data), Prior("second_order", 100.0)),
-        scan.rough(data.normalisation),
-    )
+    objective = Objective(likelihood_of(data), Prior("second_order", 100.0))
+    start = scan.rough(data.normalisation)
     end = fit(objective, start, OBJECT_ALONE, 300, enough=0.0).course[-1]
     scaled = fit(objective, start, OBJECT_ALONE, 40, enough=0.0).course[-1]
     monkeypatch.setattr(preconditioner, "regularised", lambda *parts: lambda wave: wave)

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 from helpers.likelihood import N, Scan, beam, distance, illuminated_mask, intensity_of, likelihood_of
+from helpers.quick import decided
 from helpers.reference import random_complex
 from scipy.special import kl_div
 
@@ -19,7 +20,12 @@ from ptycho.reconstruction.estimate import Estimate, Refine
 from ptycho.reconstruction.holdout import hold_out
 from ptycho.reconstruction.maximum_likelihood import solve
 from ptycho.reconstruction.misfit import predictions
-from ptycho.reconstruction.model_selection import HYPOTHESES, first_noise, select_model
+from ptycho.reconstruction.model_selection import (
+    HYPOTHESES,
+    _try_less_variation,
+    first_noise,
+    select_model,
+)
 from ptycho.reconstruction.parameters import Parameters
 from ptycho.reconstruction.probe_variation import add_variation
 from ptycho.reconstruction.selection import ModelOptions, Selection, SelectionOptions
@@ -122,6 +128,10 @@ def test_weights_that_vary_slowly_are_cosines_over_the_scan(varied):
     assert np.vdot(slope, way) == pytest.approx(np.vdot(found["opr_weights"], moved).real, rel=1e-3)
 
 
+EDGES = ModelOptions(prior="edge_preserving", strength=3.0)
+ALONE = replace(EDGES, positions=False, background=False, pupil=False, modes=1)
+
+
 @pytest.fixture(scope="module")
 def drifting():
     """64 patterns whose probe drifts along a wave by 0.4 of its norm."""
@@ -137,32 +147,28 @@ def drifting():
 
 def test_a_probe_that_drifts_is_found(drifting):
     scan, data, weights, _ = drifting
-    options = ModelOptions(prior="edge_preserving", strength=3.0)
-    found, kept = (
-        solve(data, one, 0, compile_xla=False) for one in (options, replace(options, probe_variation=0))
-    )
-    decided = {one.what: one.value for one in found.decisions}
-    assert decided["OPR modes"] == "1" and decided["probe"] == decided["flux"] == "refined"
+    both = EDGES, replace(EDGES, probe_variation=0)
+    found, kept = (solve(data, options, 0, compile_xla=False) for options in both)
+    values = decided(found)
+    assert values["OPR modes"] == "1" and values["probe"] == values["flux"] == "refined"
     assert found.refine.probe_variation and not kept.refine.probe_variation and not kept.estimate.varies
     mask = illuminated_mask(scan, 0.5)
     errors = [distance(one.estimate.object, scan.object, mask) for one in (found, kept)]
     assert errors[0] < 0.09 < 0.2 < errors[1]
     assert abs(np.corrcoef(found.estimate.opr_weights[:, 0].real, weights)[0, 1]) > 0.98
     beam_ = found.estimate.beam(data.photon_scale, found.objective.likelihood.normalisation)
-    assert 0.5 < beam_.variation / (0.4 / np.sqrt(12)) < 1.1, (
-        "the object takes a part of a change that is slow"
-    )
+    assert 0.5 < beam_.variation / (0.4 / np.sqrt(12)) < 1.1, "the object takes a part of a slow change"
+
+
+def dim_scan(count):
+    """Measured patterns of a probe that does not vary, 10³ photons each."""
+    return Scan.of(np.random.default_rng(1), 1e3, count=count, step=2.2).dataset(np.random.default_rng(9))
 
 
 @pytest.mark.parametrize("real", [True, False])
 def test_a_mode_of_variation_that_is_needless_is_dropped(drifting, real):
     """Such a mode replaced a background or positions before these were refined."""
-    scan, data, *_ = drifting
-    if not real:
-        scan = Scan.of(np.random.default_rng(1), 1e3, count=10, step=2.2)
-        data = scan.dataset(np.random.default_rng(9))
-    flags = {"positions": False, "background": False, "pupil": False, "modes": 1}
-    options = ModelOptions(prior="edge_preserving", strength=3.0, probe=True, **flags)
+    options, data = replace(ALONE, probe=True), drifting[1] if real else dim_scan(10)
     selection = select_model(data, replace(options, probe_variation=0), 0, False)
     start, _ = add_variation(selection.kept, selection.estimate, 1)
     refine = replace(selection.refine, flux=True, probe_variation=True)
@@ -178,14 +184,12 @@ def test_modes_of_variation_that_explain_too_little_of_a_misfit_go(drifting, sha
     """The misfit is a background. Without them, the probe is again what it was before."""
     scan, _, _, intensity = drifting
     data = scan.dataset(np.random.default_rng(3), intensity + 0.003 * intensity.mean())
-    fixed = {"positions": False, "background": False, "pupil": False, "modes": 1}
     limits = SelectionOptions(variation_share=share)
-    options = ModelOptions(prior="edge_preserving", strength=3.0, selection=limits, **fixed)
-    selection = select_model(data, options, 0, False)
-    decided, stays = {one.what: one.value for one in selection.decisions}, modes == "1"
-    assert decided["OPR modes"] == modes and selection.refine.probe_variation == stays
-    assert list(selection.before_variation) == ["probe"] and decided["flux"] == "refined"
-    assert (decided["probe"], selection.refine.probe) == (("not refined", "refined")[stays], stays)
+    selection = select_model(data, replace(ALONE, selection=limits), 0, False)
+    values, stays = decided(selection), modes == "1"
+    assert values["OPR modes"] == modes and selection.refine.probe_variation == stays
+    assert list(selection.before_variation) == ["probe"] and values["flux"] == "refined"
+    assert (values["probe"], selection.refine.probe) == (("not refined", "refined")[stays], stays)
     initial = scan.estimate(selection.kept.normalisation).modes
     assert np.allclose(selection.estimate.modes, initial, rtol=1e-4, atol=1e-6) != stays
 
@@ -193,12 +197,8 @@ def test_modes_of_variation_that_explain_too_little_of_a_misfit_go(drifting, sha
 @pytest.mark.parametrize("wrong", [True, False])
 def test_without_variation_a_probe_that_was_wrong_before_stays_refined(wrong):
     """The scan has neither variation nor another flux; two modes of it are dropped together, or in turn."""
-    scan = Scan.of(np.random.default_rng(1), 1e3, count=10, step=2.2)
-    data = scan.dataset(np.random.default_rng(9))
-    fixed = {"positions": False, "background": False, "pupil": False, "modes": 1}
-    options = ModelOptions(prior="edge_preserving", strength=3.0, **fixed)
-    selection = select_model(data, replace(options, probe_variation=0), 0, False)
-    selection.options = options
+    selection = select_model(dim_scan(10), replace(ALONE, probe_variation=0), 0, False)
+    selection.options = ALONE
     assert selection.refine == Refine(False)
     bend = np.exp(0.3j * np.arange(N) ** 2 / N).astype(np.complex64)
     modes = selection.estimate.modes
@@ -207,8 +207,7 @@ def test_without_variation_a_probe_that_was_wrong_before_stays_refined(wrong):
     start, _ = add_variation(selection.kept, selection.estimate, 2)
     refine = Refine(True, flux=True, probe_variation=True)
     selection.take(selection.fit(start, refine, selection.prior), refine)
-    (fewer,) = [one for one in HYPOTHESES if one.__name__ == "_try_less_variation"]
-    fewer(selection)
+    _try_less_variation(selection)
     assert selection.refine == Refine(wrong, flux=wrong) and not len(selection.estimate.opr_modes)
     assert np.array_equal(selection.estimate.modes, before["probe"]) != wrong
     assert np.array_equal(selection.estimate.flux, before["flux"]) != wrong
@@ -217,11 +216,8 @@ def test_without_variation_a_probe_that_was_wrong_before_stays_refined(wrong):
 @pytest.mark.parametrize(("gain", "count"), [(0.001, 0), (-0.001, 1)])
 def test_where_photons_are_so_few_that_deviance_shows_no_misfit_modes_must_explain_something(gain, count):
     """Neither difference is certain: without the mode, held-out patterns are explained as well."""
-    scan = Scan.of(np.random.default_rng(1), 1e3, count=8, step=2.2)
-    data = scan.dataset(np.random.default_rng(9))
-    limits = SelectionOptions(steps=1, first_steps=5)
-    options = ModelOptions(prior="edge_preserving", strength=3.0, selection=limits)
-    kept = hold_out(first_noise(data, options, False), 0)[0]
+    options = replace(EDGES, selection=SelectionOptions(steps=1, first_steps=5))
+    kept = hold_out(first_noise(dim_scan(8), options, False), 0)[0]
     start, _ = add_variation(kept, Estimate.of(kept.data, options.start_object(kept.data)), 1)
     scores, change = np.full(20, 0.5), gain + np.tile([0.01, -0.01], 10)
 
@@ -234,8 +230,7 @@ def test_where_photons_are_so_few_that_deviance_shows_no_misfit_modes_must_expla
     refine = Refine(True, flux=True, probe_variation=True)
     selection = Selection(kept, kept, Scored(), options, start, refine, scores=scores)
     selection.before_variation = {"flux": start.flux}
-    (fewer,) = [one for one in HYPOTHESES if one.__name__ == "_try_less_variation"]
-    fewer(selection)
+    _try_less_variation(selection)
     assert len(selection.estimate.opr_modes) == count and selection.refine.flux == (count == 1)
 
 
@@ -248,26 +243,14 @@ def test_fixed_weights_are_probes_of_their_own():
     probes[second, 0] = np.sqrt(1e5) * beam(row=1.5, curvature=-0.05)
     data = scan.dataset(rng, intensity_under(scan, probes))
     f = data.normalisation
-    start = replace(
-        scan.estimate(f),
-        opr_modes=np.zeros((1, N, N), np.complex64) + f * 1e-3,
-        opr_weights=second.astype(np.complex64)[:, None],
-    )
+    opr = {"opr_modes": np.full((1, N, N), f * 1e-3, np.complex64)}
+    start = replace(scan.estimate(f), opr_weights=second.astype(np.complex64)[:, None], **opr)
     beam_ = replace(start.beam(1.0, f), probe=data.probe)
-    options = ModelOptions(probe=True, probe_variation=0, prior="edge_preserving", strength=3.0)
+    options = replace(EDGES, probe=True, probe_variation=0)
     solved = solve(data.under(beam_), options, 0, compile_xla=False).estimate
     np.testing.assert_array_equal(solved.opr_weights, start.opr_weights)
     own = solved.modes[0] + solved.opr_modes[0]
     assert distance(own, probes[1, 0], slice(None)) < 0.2 < distance(own, scan.modes[0], slice(None))
-
-
-QUICK = {
-    "regulariser": "edge_preserving",
-    "regularisation_weight": 3.0,
-    "error_map": False,
-    "progress": False,
-    "compile_xla": False,
-}
 
 
 def test_from_a_simulated_scan_to_a_file_and_on_from_there(tmp_path):
@@ -275,8 +258,9 @@ def test_from_a_simulated_scan_to_a_file_and_on_from_there(tmp_path):
     scan = ptycho.simulate(N, 70, 1e5, beam(), imperfections={"probe_variation": 0.5}, sample="blobs")
     known = ExportedScan(scan.positions, scan.probe, object=scan.truth, domain="counts")
     product.write(tmp_path / "a.h5", known)
-    settings = {"positions": False, "background": False, "probe_modes": 1, "half_scans": False, **QUICK}
-    settings |= {"learn_probe": True, "flux": True}
+    settings = {"positions": False, "background": False, "probe_modes": 1, "learn_probe": True, "flux": True}
+    settings |= {"regulariser": "edge_preserving", "regularisation_weight": 3.0, "compile_xla": False}
+    settings |= dict.fromkeys(("half_scans", "error_map", "progress"), False)
     found = ptycho.reconstruct(scan, start=tmp_path / "a.h5", probe_variation=2, steps=20, **settings)
     facts, beam_ = found.scores["beam"], found.beam
     assert facts["opr_modes"] == 2 and facts["probe_variation"] == pytest.approx(beam_.variation)
@@ -286,9 +270,8 @@ def test_from_a_simulated_scan_to_a_file_and_on_from_there(tmp_path):
     assert len(on.beam.opr_modes) >= 2 and on.scores["deviance"] < 1.1 * found.scores["deviance"]
     modes, weights = beam_.opr_modes, beam_.opr_weights
     figure = draw_variation(beam_.probe[0], modes, weights, None, "a")
-    assert [ax.get_title() for ax in figure.axes][:2] == [
-        f"probe of the {k} pattern" for k in ("first", "last")
-    ]
+    titles = [ax.get_title() for ax in figure.axes]
+    assert titles[:2] == [f"probe of the {k} pattern" for k in ("first", "last")]
 
 
 def test_what_has_a_constant_probe_is_refused():
@@ -298,10 +281,8 @@ def test_what_has_a_constant_probe_is_refused():
     with pytest.raises(ConfigError, match=r"probe_variation=2: must be 0 or null with solver\.slices=3"):
         replace(varied, slices=3, slice_thickness_m=1e-6)
     lengths = {"energy_eV": 12e3, "distance_m": 0.02, "detector_pixel_m": 5e-7}
-    intensity, places = (
-        np.random.default_rng(0).poisson(9.0, (30, 32, 32)),
-        5.0 * np.indices((5, 6)).reshape(2, -1).T,
-    )
+    intensity = np.random.default_rng(0).poisson(9.0, (30, 32, 32))
+    places = 5.0 * np.indices((5, 6)).reshape(2, -1).T
     near = ptycho.Scan.from_arrays(intensity, places, counts=True, physics="near_field", **lengths)
     with pytest.raises(ConfigError, match=r"probe_variation=2: the probe of a near field is constant; set"):
         ptycho.reconstruct(near, probe_variation=2, progress=False)

@@ -85,11 +85,13 @@ def test_the_worst_tenth_of_few_photons_is_no_tenth_of_noise():
     assert found.share_error == pytest.approx(np.sqrt(np.pi / 2 / 81) * spread, rel=0.35)
 
 
-def test_noise_alone_does_not_vary(scan):
+def test_noise_alone_does_not_vary_and_of_nothing_there_is_no_share(scan):
     rng = np.random.default_rng(8)
     counts = rng.poisson(np.full((len(scan.positions), N, N), 20.0))
     data = scan.dataset(rng)
     assert of(scan, replace(data, amplitudes=np.sqrt(counts).astype(np.float32))).certainty < 4
+    nothing = Residuals(np.zeros(4), np.zeros(4), np.zeros(4))
+    assert np.isnan(nothing.share) and np.isnan(nothing.worst_tenth) and nothing.certainty == 0
 
 
 def test_a_few_bright_patterns_or_a_small_object_are_contrast():
@@ -104,11 +106,6 @@ def test_a_few_bright_patterns_or_a_small_object_are_contrast():
     assert of_bright > 8 and of_small > 2.2 and np.mean(np.array(of_nothing) > 4) < 0.002
 
 
-def test_nothing_that_varies_is_no_number():
-    nothing = Residuals(np.zeros(4), np.zeros(4), np.zeros(4))
-    assert np.isnan(nothing.share) and np.isnan(nothing.worst_tenth) and nothing.certainty == 0
-
-
 def misses(count, seed=0):
     """Return unexplained fractions of ``count`` patterns of a good scan, and their deviances."""
     rng = np.random.default_rng(seed)
@@ -121,10 +118,8 @@ def test_one_pattern_among_many_is_an_outlier(variation):
     """An outlier has a large misfit and a large unexplained fraction, at any scale of the misfit."""
     missed, deviances = misses(90)
     assert not len(find_outliers(Residuals(variation * missed, np.full(90, variation), missed), deviances))
-    missed[[40, 7]], deviances[[40, 3]] = (
-        0.2,
-        5.0,
-    )  # 7 has a large unexplained fraction with an ordinary misfit, 3 the reverse
+    missed[[40, 7]] = 0.2  # 7 with an ordinary misfit
+    deviances[[40, 3]] = 5.0  # 3 with an ordinary unexplained fraction
     found = find_outliers(Residuals(variation * missed, np.full(90, variation), missed), deviances)
     np.testing.assert_array_equal(found, [40])
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from helpers.likelihood import N, illuminated_mask, likelihood_of
 from helpers.multislice import BETWEEN, thick_intensity, thick_scan
+from helpers.quick import KNOWN
 from helpers.reference import random_complex
 
 import ptycho
@@ -20,14 +21,13 @@ from ptycho.reconstruction.misfit import misfit
 from ptycho.reconstruction.model_selection import select_model
 from ptycho.reconstruction.prior import Prior
 from ptycho.reconstruction.regulariser_selection import Regularisation, select_regulariser
-from ptycho.reconstruction.selection import ModelOptions
 from ptycho.reconstruction.slice_selection import root_of
 from ptycho.reconstruction.solver import FIT, OBJECT_ALONE, Objective, fit
 from ptycho.reconstruction.uncertainty import map_errors
 from ptycho.scan.ramp import move_ramp
 from ptycho.scan.reconstruction import Reconstruction
 
-KNOWN = ModelOptions(probe=False, positions=False, flux=False, background=False, modes=1, prior="none")
+ONE_MODE = replace(KNOWN, modes=1)
 THICKNESS = {"slices": 2, "slice_thickness_m": 3e-6}
 
 
@@ -78,7 +78,8 @@ def test_what_is_alike_along_depth_is_found_so():
     intensity = np.array([thick_intensity(alike, scan.modes, r) for r in scan.positions])
     known = {"object_size": slices.shape[-1], "between": BETWEEN, "exact": True}
     data = scan.dataset(np.random.default_rng(6), 100 * intensity / intensity.mean(), **known)
-    selection = select_model(data, replace(KNOWN, slices=2, prior="edge_preserving", strength=None), 0, True)
+    options = replace(ONE_MODE, slices=2, prior="edge_preserving")
+    selection = select_model(data, options, 0, True)
     chosen = select_regulariser(selection)
     assert chosen.prior.depth > 0
     flat, found = (
@@ -96,10 +97,8 @@ def test_errors_of_slices_are_those_of_their_product():
     near = replace(data, between=replace(BETWEEN, length=1e-3 * BETWEEN.length))
     two = replace(thin, object=root_of(thin.object, 2))
     mask = illuminated_mask(scan)
-    one, both = (
-        map_errors(Objective(likelihood_of(each)), estimate, mask, 0)
-        for each, estimate in ((data, thin), (near, two))
-    )
+    each = (data, thin), (near, two)
+    one, both = (map_errors(Objective(likelihood_of(d)), estimate, mask, 0) for d, estimate in each)
     for known, found in ((one.amplitude, both.amplitude), (one.phase, both.phase)):
         np.testing.assert_allclose(np.median(found[0][mask] / known[0][mask]), 1, atol=0.2)
 
@@ -123,9 +122,7 @@ def thick():
 def test_slices_are_found_that_one_slice_does_not_explain(thick):
     scan, slices, _, one, two = thick
     mask = illuminated_mask(replace(scan, object=slices[0]))
-    deviances = [
-        solved.objective.likelihood.evaluate(solved.estimate).deviance.sum() for solved in (one, two)
-    ]
+    deviances = [s.objective.likelihood.evaluate(s.estimate).deviance.sum() for s in (one, two)]
     measured = N**2 * len(scan.positions)
     assert deviances[0] > 3 * deviances[1] and deviances[1] < 1.1 * measured
     for found, truth in zip(two.estimate.object, slices, strict=True):
@@ -137,7 +134,7 @@ def test_slices_are_found_that_one_slice_does_not_explain(thick):
 def test_their_number_and_distance_are_found(thick):
     """The fit starts from half of the distance; a thin object gets no slices."""
     scan, _, data, _, _ = thick
-    options = replace(KNOWN, slices=None)
+    options = replace(ONE_MODE, slices=None)
     begin = replace(data, between=replace(BETWEEN, length=BETWEEN.length / 2))
     found = select_model(begin, options, 0, True)
     assert found.estimate.slices == 2
@@ -151,7 +148,7 @@ def test_their_number_and_distance_are_found(thick):
 @pytest.mark.parametrize(("factor", "expected"), [(0.01, 1), (1.0, 2)])
 def test_a_further_mode_that_explains_more_ends_the_search(thick, monkeypatch, factor, expected):
     """A thin object under a second mode leaves a hundredth of what it leaves under one, or as much."""
-    options = replace(KNOWN, slices=None, modes=None, thickness_specified=True)
+    options = replace(ONE_MODE, slices=None, modes=None, thickness_specified=True)
 
     def mode(selection, refine):
         return selection.estimate, factor * selection.scores
@@ -173,7 +170,7 @@ def test_a_further_mode_is_compared_at_its_end(thick, monkeypatch):
         return start, selection.scores * (1.0 if steps is None else 0.01)
 
     monkeypatch.setattr(slice_selection, "_fitted", fitted)
-    options = replace(KNOWN, slices=None, modes=None, thickness_specified=True)
+    options = replace(ONE_MODE, slices=None, modes=None, thickness_specified=True)
     found = select_model(thick[2], options, 0, True)
     (decision,) = (finding for finding in found.decisions if finding.what == "slices")
     assert found.estimate.slices == 1 and "a further mode explains as much" in decision.why
@@ -236,5 +233,5 @@ def test_methods_for_thin_objects_alone_are_refused():
         ptycho.reconstruct(thick, progress=False, block=64, **THICKNESS)
     known = {"pixel": SimpleNamespace(metres=None), "raw": SimpleNamespace(energy_eV=None)}
     near = SimpleNamespace(fresnel=Fresnel(2.0, 2.0), **known)
-    with pytest.raises(ConfigError, match=r"slices=2: the patterns are a near field.* set solver\.slices=1"):
+    with pytest.raises(ConfigError, match=r"slices=2: a near field is that of a thin .*solver\.slices=1"):
         space_between_slices(near, SolverConfig(**THICKNESS))

@@ -40,9 +40,8 @@ def fisher(scan):
 
 def fitted(data, scan, strength, **changes):
     objective = Objective(likelihood_of(data, **changes), Prior("quadratic", strength))
-    return objective, fit(
-        objective, scan.estimate(data.normalisation), OBJECT_ALONE, 400
-    ).estimate  # the minimum near the truth
+    near = scan.estimate(data.normalisation)  # the truth; the minimum is close to it
+    return objective, fit(objective, near, OBJECT_ALONE, 400).estimate
 
 
 def spread(scan, fisher, strength, illumination):
@@ -75,9 +74,8 @@ def test_it_is_that_of_dense_linear_algebra(scan, data, fisher, strength):
     """The reconstructed object is close to the truth, so that its matrices are those of the truth."""
     objective, estimate = fitted(data, scan, strength)
     illuminated = illuminated_mask(scan, 0.2)
-    errors = map_errors(
-        objective, estimate, np.ones_like(illuminated), 0, ErrorMapOptions(draws=12, width=1.0)
-    )
+    options = ErrorMapOptions(draws=12, width=1.0)
+    errors = map_errors(objective, estimate, np.ones_like(illuminated), 0, options)
     expected = spread(scan, fisher, strength, object_illumination(estimate).astype(float))
     for sigma, known in zip((errors.amplitude[0], errors.phase[0]), expected, strict=True):
         ratio = sigma[illuminated] / known[illuminated]
@@ -96,9 +94,8 @@ def test_it_is_infinite_outside_of_the_mask_and_without_illumination(scan, data)
         assert sigma.shape == (1, *mask.shape) and sigma.dtype == np.float32
         assert np.isinf(sigma[0, :, 7]).all() and np.isinf(sigma[0, corner, corner])  # no pattern reaches it
     illuminated = illuminated_mask(scan) & mask
-    assert (
-        np.isfinite(errors.amplitude[0][illuminated]).all() and (errors.amplitude[0][illuminated] > 0).all()
-    )
+    assert np.isfinite(errors.amplitude[0][illuminated]).all()
+    assert (errors.amplitude[0][illuminated] > 0).all()
     assert np.isinf(errors.phase[0, 12, 11]) and illuminated[12, 11]
     again = map_errors(objective, replace(estimate, object=dark), mask, 0)
     np.testing.assert_array_equal(errors.phase, again.phase)

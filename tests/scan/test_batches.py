@@ -33,11 +33,9 @@ def test_batch_holds_the_patterns_of_its_groups_in_order(plain):
 
 @pytest.mark.parametrize("jitter", [0.0, 0.9])
 def test_targets_are_the_true_patches(datasets, small_config, jitter):
-    data = (
-        simulate(small_config(nimgs_train=2, scan=ScanConfig(jitter)))[0]["train"]
-        if jitter
-        else datasets["train"]
-    )
+    data = datasets["train"]
+    if jitter:
+        data = simulate(small_config(nimgs_train=2, scan=ScanConfig(jitter)))[0]["train"]
     groups = np.array([0, data.n_groups - 1])
     target = batch_of(data, groups, truth=True)["target"].numpy()
     assert target.shape == (2, 4, 32, 32) and target.dtype == np.complex64
@@ -49,10 +47,8 @@ def test_targets_are_the_true_patches(datasets, small_config, jitter):
 
 
 def visited(data, batches):
-    keys = {
-        round(float(data.normalisation * data.amplitudes[int(g[0])].sum()), 1): i
-        for i, g in enumerate(data.groups)
-    }
+    sums = [float(data.normalisation * data.amplitudes[int(g[0])].sum()) for g in data.groups]
+    keys = {round(total, 1): i for i, total in enumerate(sums)}
     assert len(keys) == data.n_groups
     return [[keys[round(float(x.numpy()[0].sum()), 1)] for x in batch["x"]] for batch in batches]
 
@@ -61,13 +57,10 @@ def order(data, seed, epoch):
     return tuple(chain.from_iterable(visited(data, training_batches(data, data.n_groups, seed, epoch))))
 
 
-def test_training_batches_are_full_and_visit_groups_once(plain):
+def test_training_batches_are_full_and_visit_groups_once_in_an_order_of_seed_and_epoch(plain):
     batches = visited(plain, training_batches(plain, 3, seed=0, epoch=0))
     assert [len(b) for b in batches] == [3, 3]
     assert len(set(chain.from_iterable(batches))) == 6
-
-
-def test_training_order_is_decided_by_seed_and_epoch(plain):
     orders = {(seed, epoch): order(plain, seed, epoch) for seed in (0, 1) for epoch in (0, 1)}
     assert len(set(orders.values())) == 4
     assert all(sorted(groups) == list(range(7)) for groups in orders.values())
@@ -82,9 +75,6 @@ def test_padded_batches(plain, batch_size, expected, real):
     pairs = list(padded_batches(plain, batch_size))
     assert [count for _, count in pairs] == real
     assert visited(plain, [batch for batch, _ in pairs]) == expected
-
-
-# ---- made ahead
 
 
 def test_batches_made_ahead_are_the_same_in_the_same_order(datasets):

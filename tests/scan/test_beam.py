@@ -51,9 +51,8 @@ def test_a_network_is_shown_patterns_without_flux_and_background(dataset_of):
     rng = np.random.default_rng(5)
     flux, dark = np.array([0.5, 2, 1.25], np.float32), 4 * rng.random((N, N)).astype(np.float32)
     good = rng.random((N, N)) > 0.2
-    data = dataset_of(
-        [[0, 0], [3, 1], [5, 4]], [[0], [1], [2]], flux=flux, background=dark, good=good, counts=True
-    )
+    known = {"flux": flux, "background": dark, "good": good, "counts": True}
+    data = dataset_of([[0, 0], [3, 1], [5, 4]], [[0], [1], [2]], **known)
     f, A = data.normalisation, data.amplitudes[:]
     shown, plain = data.normalised(np.array([2, 0])), data.measured(np.array([2, 0]))
     for k, j in enumerate((2, 0)):

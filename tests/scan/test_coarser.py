@@ -68,10 +68,6 @@ def test_the_coarsest_that_explains_most_of_the_intensity(scan: tuple[Dataset, n
     view = coarser(data)
     assert view is not None and view.data.N == SIDE
     assert coarser(at_larger_pixels(data, 128, 4)) is None  # small enough
-
-
-def test_patterns_without_a_dark_rim_have_none(scan: tuple[Dataset, np.ndarray]) -> None:
-    data, _ = scan
     rng = np.random.default_rng(0)
     probe = np.exp(2j * np.pi * rng.random((1, N, N))).astype(np.complex64)  # its far field is everywhere
     assert coarser(data.under_probe(probe)) is None

@@ -34,11 +34,8 @@ def test_bright_patterns_are_predicted_by_what_lies_outside_the_mask_too():
     positions = [(2, 2), (8, 5), (14, 12)]
     waves = np.stack([reference.far_field(probe * target[r : r + 32, c : c + 32]) for r, c in positions])
     scale = np.sqrt(1e8 / np.mean(np.sum(np.abs(waves) ** 2, axis=(1, 2))))
-    data = replace(
-        scan_of(probe, positions),
-        amplitudes=(scale * np.abs(waves)).astype(np.float32),
-        photon_scale=float(scale),
-    )
+    amplitudes = (scale * np.abs(waves)).astype(np.float32)
+    data = replace(scan_of(probe, positions), amplitudes=amplitudes, photon_scale=float(scale))
     made = covered_part(target, data)
     assert not made.object[~made.covered].any()
     assert misfit(made.layers, data).mean_deviance < 0.1 < misfit(made.object, data).mean_deviance
@@ -53,10 +50,8 @@ def test_photon_noise_is_that_of_the_information_in_the_amplitudes(dataset_of):
     target = reference.random_complex(rng, (data.object_size,) * 2)
 
     def amplitudes(image):
-        every = [
-            reference.far_field(data.probe[0] * image[r : r + N, c : c + N])
-            for r, c in data.positions.astype(int)
-        ]
+        windows = (image[r : r + N, c : c + N] for r, c in data.positions.astype(int))
+        every = [reference.far_field(data.probe[0] * window) for window in windows]
         return s * np.abs(every)
 
     sigma, step = photon_noise(data), 1e-5

@@ -41,9 +41,6 @@ def test_nested_grid_by_loops(gridsize, offset):
     assert set(groups.ravel()) == set(range(len(positions)))
 
 
-# ---- offsets and regions
-
-
 def test_groups_never_mix_images():
     scan = scan_of(RunConfig(N=32, size=96, outer_offset_train=16), "train", n_images=3)
     of_group = scan.image[scan.groups]
@@ -87,9 +84,6 @@ def test_smallest_region_by_trying_every_side(scale):
 
         found = smallest_region(positions, groups, N)
         assert found == next(side for side in itertools.count(N) if holds(side))
-
-
-# ---- groups of nearest patterns
 
 
 def nearest_by_loops(positions, image, group_size):
@@ -147,10 +141,8 @@ def test_tiles_are_compact():
 
 
 def test_jitter_moves_positions_within_its_bounds_and_inside_the_object():
-    regular, moved = (
-        scan_of(RunConfig(N=32, size=96, outer_offset_train=8, scan=ScanConfig(j)), "train", 2)
-        for j in (0.0, 1.5)
-    )
+    configs = (RunConfig(N=32, size=96, outer_offset_train=8, scan=ScanConfig(j)) for j in (0.0, 1.5))
+    regular, moved = (scan_of(config, "train", 2) for config in configs)
     shift = moved.positions - regular.positions
     assert np.abs(shift).max() <= 1.5 + 1e-5
     assert moved.positions.min() >= 0 and moved.positions.max() <= 96 - 32
@@ -169,11 +161,6 @@ def test_neighbours_are_near_distinct_and_not_the_groups_own():
     drawn = draw_neighbours(scan, centres, 5, 9.0, np.random.default_rng(0))
     assert drawn.shape == (len(scan.groups), 5) and drawn.dtype == np.int32
     for group, centre, near in zip(scan.groups, centres, drawn, strict=True):
-        candidates = [
-            k
-            for k in range(len(scan.positions))
-            if scan.image[k] == scan.image[group[0]]
-            and np.hypot(*(scan.positions[k] - centre)) <= 9.0
-            and k not in group
-        ]
-        assert set(near) <= set(candidates) and len(set(near)) == min(5, len(candidates))
+        within = np.hypot(*(scan.positions - centre).T) <= 9.0
+        candidates = {*np.flatnonzero(within & (scan.image == scan.image[group[0]]))} - {*group}
+        assert set(near) <= candidates and len(set(near)) == min(5, len(candidates))

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from helpers.scans import save_npz
 
 from ptycho.config import ConfigError, RunConfig
 from ptycho.scan.dataset_file import load_dataset, to_arrays
@@ -34,9 +35,6 @@ def estimate(scans, region_size, object_size=200):
     return estimated_tiling(np.concatenate(scans), image, N, region_size, object_size)
 
 
-# ---- the nested grid
-
-
 def test_the_published_test_scan_by_hand():
     """Groups of side 64 + 4 start at 0, 10 … 320; squares of side 10 in their middle begin at 34 − 5."""
     tiling = nested_tiling(392, 68, 10)
@@ -63,25 +61,12 @@ def test_a_single_group_is_a_square_of_half_a_pattern(region_size, first):
     assert estimate([twice], region_size) == estimate([twice[:1]], region_size)
 
 
-# ---- in files
-
-
-@pytest.fixture
-def saved(tmp_path):
-    def save(arrays):
-        with (tmp_path / "data.npz").open("wb") as file:
-            np.savez(file, allow_pickle=False, **arrays)
-        return tmp_path / "data.npz"
-
-    return save
-
-
-def test_a_simulated_scan_states_its_lattice_and_stores_it(datasets, small_config, saved):
+def test_a_simulated_scan_states_its_lattice_and_stores_it(datasets, small_config, tmp_path):
+    config = small_config()
     for role, data in datasets.items():
-        config = small_config()
+        stored = load_dataset(save_npz(tmp_path / f"{role}.npz", **to_arrays(data)))
         tiling = nested_tiling(config.size, config.group_extent, config.outer_pitch(role))
-        assert data.stated_tiling == tiling
-        assert load_dataset(saved(to_arrays(data))).stated_tiling == data.stated_tiling
+        assert data.stated_tiling == stored.stated_tiling == tiling
 
 
 def test_what_is_stated_stands_also_for_other_groups_of_the_patterns(datasets):
@@ -99,6 +84,7 @@ def test_what_is_stated_stands_also_for_other_groups_of_the_patterns(datasets):
         ([8, 14, 14, 64], r"tiling has shape \(4,\); must be \(5\)"),
     ],
 )
-def test_a_lattice_that_cannot_be_is_refused(datasets, saved, tiling, message):
+def test_a_lattice_that_cannot_be_is_refused(datasets, tmp_path, tiling, message):
+    arrays = to_arrays(datasets["test"]) | {"tiling": np.array(tiling)}
     with pytest.raises(ConfigError, match=message):
-        load_dataset(saved(to_arrays(datasets["test"]) | {"tiling": np.array(tiling)}))
+        load_dataset(save_npz(tmp_path / "data.npz", **arrays))

@@ -6,7 +6,8 @@ from types import SimpleNamespace
 import h5py
 import numpy as np
 import pytest
-from scipy.special import xlogy
+from helpers.likelihood import intensity_of
+from helpers.reference import poisson_deviance
 
 from ptycho.config import ConfigError, Imperfections, ZonePlateProbe
 from ptycho.readers.table import open_scan
@@ -48,9 +49,6 @@ def perfect():
     return SimpleNamespace(made=made, counts=counts(made))
 
 
-# Settings
-
-
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
@@ -66,12 +64,6 @@ def test_settings_are_checked(wrong, message):
         scan(**wrong)
 
 
-# Independence
-
-
-# Modes
-
-
 def test_modes_of_a_gaussian_are_its_hermite_functions():
     modes = module.incoherent_modes(gaussian(), 4, 0.8)
     inner = np.einsum("iab,jab->ij", modes.conj(), modes)
@@ -83,9 +75,6 @@ def test_modes_of_a_gaussian_are_its_hermite_functions():
         hermite = factor * gaussian()
         overlap = np.vdot(hermite, mode) / np.linalg.norm(hermite) / np.linalg.norm(mode)
         assert abs(overlap) > 1 - 1e-3  # 4 standard deviations from edge to edge
-
-
-# The nominal probe
 
 
 def test_a_shift_by_whole_pixels_moves_the_samples():
@@ -107,9 +96,6 @@ def test_aberrations_have_their_symmetry_and_their_size_at_the_edge():
         far, true = (np.abs(np.fft.fft2(wave)) for wave in (given, probe))
         np.testing.assert_allclose(far, true, atol=1e-5 * true.max())
         assert np.linalg.norm(given - probe) > 0.3 * np.linalg.norm(probe)
-
-
-# Recorded positions
 
 
 @pytest.mark.parametrize("count", [2, 3, 1000])
@@ -155,9 +141,6 @@ def test_a_probe_drifts_by_the_specified_amount(perfect):
         np.testing.assert_allclose(made.expected(slice(None))[j], expected, rtol=1e-9, atol=1e-9)
 
 
-# Dose and detector
-
-
 def test_flux_varies_as_specified_and_dims_whole_patterns(perfect):
     factor = module.draw_flux(50000, 0.2, np.random.default_rng(0))
     assert factor.mean() == pytest.approx(1, abs=5 * 0.2 / np.sqrt(50000)) and factor.min() > 0
@@ -191,17 +174,11 @@ def test_background_adds_its_mean_and_changes_nothing_else(perfect):
     assert np.ptp(added.mean(axis=(1, 2))) < 10 * np.sqrt(0.6 / N**2)
 
 
-def test_saturated_pixels_stop_counting(perfect):
+def test_saturated_pixels_stop_counting_and_those_in_a_gap_read_nothing(perfect):
     level = int(np.median(perfect.counts.max(axis=(1, 2))) / 2)
     np.testing.assert_array_equal(counts(scan(saturation=level)), np.minimum(perfect.counts, level))
-
-
-def test_pixels_in_a_gap_read_nothing_and_the_others_as_before(perfect):
     made = scan(gap_columns=3, gap_rows=1)
     np.testing.assert_array_equal(counts(made), np.where(made.good, perfect.counts, 0))
-
-
-# Files
 
 
 HARD = Imperfections(
@@ -213,17 +190,14 @@ HARD = Imperfections(
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
     """Scans with and without imperfections, in three formats, and how the imperfect one was made."""
-    folder, settings = (
-        tmp_path_factory.mktemp("imperfect"),
-        {"N": N, "n_positions": 40, "nphotons": 2e5, "seed": 8},
-    )
+    folder = tmp_path_factory.mktemp("imperfect")
+    settings = {"N": N, "n_positions": 40, "nphotons": 2e5, "seed": 8}
     for name, wrong in (("clean", Imperfections()), ("hard", HARD)):
         for suffix in ("cxi", "h5", "npz"):
             path = str(folder / f"{name}.{suffix}")
             simulate_scan(SimulateConfig(output=path, imperfections=wrong, hot_pixels=2, **settings))
-    made = simulate_measured_like(
-        ScanSettings(imperfections=HARD, hot_pixels=2, **settings), make_probe(ZonePlateProbe(), N)
-    )
+    hard = ScanSettings(imperfections=HARD, hot_pixels=2, **settings)
+    made = simulate_measured_like(hard, make_probe(ZonePlateProbe(), N))
     return SimpleNamespace(folder=folder, made=made)
 
 
@@ -243,19 +217,11 @@ def test_the_truth_is_read_back(suffix, files):
 
 
 def misfit(counts, good, object_, modes, positions, flux, background):
-    """Return the mean Poisson deviance per pixel, by whole-pixel patches and probes shifted by the rest."""
-    nu, total = (np.arange(N) - N // 2) / N, 0.0
+    """Return the mean Poisson deviance per pixel; ``modes`` of all patterns, or of each."""
     each = np.broadcast_to(modes, (len(counts), *modes.shape[-3:]))  # (J, K, N, N)
-    for pattern, place, factor, modes in zip(counts, positions, flux, each, strict=True):
-        row, col = np.rint(place).astype(int)
-        s = place - (row, col)
-        ramp = np.exp(-2j * np.pi * (s[0] * nu[:, None] + s[1] * nu))
-        moved = np.fft.ifft2(np.fft.fft2(modes) * np.fft.ifftshift(ramp))
-        far = np.fft.fftshift(np.fft.fft2(moved * object_[row : row + N, col : col + N]), axes=(1, 2)) / N
-        expected = factor * np.sum(np.abs(far) ** 2, axis=0) + background
-        n, mean = pattern[good], expected[good]
-        total += 2 * np.sum(mean - n + xlogy(n, n / mean))
-    return total / counts[:, good].size
+    beams = zip(each, positions, np.sqrt(flux), strict=True)
+    expected = [np.fft.fftshift(intensity_of(object_, *beam, background)) for beam in beams]
+    return poisson_deviance(np.array(expected)[:, good], counts[:, good])
 
 
 def test_the_truth_explains_the_patterns_and_what_is_said_does_not(files):

@@ -85,9 +85,8 @@ def test_counts_are_those_of_poisson_around_the_expected_ones(made):
 def test_a_near_field_has_its_photons_and_its_sample_beside_the_detector():
     made = simulate_near_field(16, 9, 6.0, Fresnel(6.0, 6.0), 2e4)
     intensity = made.scale * made.intensities(made.positions)
-    assert (
-        intensity.sum(axis=(1, 2)).mean() == pytest.approx(2e4) and np.ptp(intensity.sum(axis=(1, 2))) > 100
-    )
+    assert intensity.sum(axis=(1, 2)).mean() == pytest.approx(2e4)
+    assert np.ptp(intensity.sum(axis=(1, 2))) > 100
     n = counts(made)
     assert n.shape == (9, 16, 16) and abs(n.sum() - 9 * 2e4) < 5 * np.sqrt(9 * 2e4)
     assert made.sample.shape[0] == len(made.object) + 16 and made.photon_probe.shape == (16, 16)

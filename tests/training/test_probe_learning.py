@@ -53,9 +53,8 @@ def test_what_is_left_open(shape):
     rng = np.random.default_rng(0)
     axis = np.arange(24) - 12
     envelope = np.exp(-(axis[:, None] ** 2 + axis**2) / 40)
-    smooth = np.fft.ifft2(
-        np.fft.fft2(reference.random_complex(rng, shape)) * (np.abs(np.fft.fftfreq(24)) < 0.2)
-    )
+    spectrum = np.fft.fft2(reference.random_complex(rng, shape))
+    smooth = np.fft.ifft2(spectrum * (np.abs(np.fft.fftfreq(24)) < 0.2))
     probe = envelope * smooth
     columns = find_ambiguities(probe)
     np.testing.assert_allclose(columns.T @ columns, np.eye(5), atol=1e-5)
@@ -96,10 +95,8 @@ def phase(a, b):
 
 def test_modes_come_out_orthogonal_and_ordered(data):
     training, rng = data["train"], np.random.default_rng(2)
-    modes = np.concatenate([0.3 * training.probe, training.probe * np.linspace(0, 1, 32)]).astype(
-        np.complex64
-    )
-    several = training.under_probe(modes)
+    modes = np.concatenate([0.3 * training.probe, training.probe * np.linspace(0, 1, 32)])
+    several = training.under_probe(modes.astype(np.complex64))
     learner = learner_of(several)
     learner.change.assign(0.05 * rng.normal(size=(2, 2, 32, 32)))
     found = learner.modes(several.model_probe)
@@ -152,9 +149,8 @@ def error(found, true):
 
 def visited(data, times):
     """Return the groups repeated ``times`` times: one epoch with the steps of several."""
-    return replace(
-        data, groups=np.tile(data.groups, (times, 1)), neighbours=np.tile(data.neighbours, (times, 1))
-    )
+    groups, neighbours = (np.tile(one, (times, 1)) for one in (data.groups, data.neighbours))
+    return replace(data, groups=groups, neighbours=neighbours)
 
 
 def test_a_wrong_probe_becomes_right(data, within):

@@ -11,7 +11,8 @@ import tensorflow as tf
 from helpers.cli import ROOT, fresh
 from helpers.datasets import single_patterns
 
-from ptycho.config import RunConfig, TrainConfig, UnrolledModel
+from conftest import small_run
+from ptycho.config import TrainConfig, UnrolledModel
 from ptycho.networks import build_baseline, build_pinn
 from ptycho.networks.layers import get_weights
 from ptycho.simulation.simulate import simulate
@@ -22,18 +23,8 @@ from ptycho.training.fitting import FitSettings, learning_rate_schedule, train
 from ptycho.training.loop import NonFiniteLossError
 from workflows.reconstruct.grid_lines import predict_regions
 
-CONFIG = RunConfig(
-    N=32,
-    size=64,
-    nimgs_train=1,
-    nimgs_test=1,
-    batch_size=4,
-    max_groups_train=13,
-    outer_offset_test=16,
-    nphotons=1e6,
-    train=TrainConfig(val_groups=5),
-    model=UnrolledModel(stages=1, width=8, blocks=1),
-)
+MODEL = UnrolledModel(stages=1, width=8, blocks=1)
+CONFIG = small_run(size=64, max_groups_train=13, train=TrainConfig(val_groups=5), model=MODEL)
 CONSTANT_RATE = TrainConfig(warmup_fraction=0.0, final_learning_rate_fraction=1.0)
 
 
@@ -48,12 +39,9 @@ def fit(model, train_data, val, epochs=1, config=CONFIG.train, compile_xla=False
     return train(model, train_data, val, settings, standard_callbacks(patience=config.patience))
 
 
-def untrained_pinn(training):
-    return build_pinn(CONFIG.model, geometry_of(training), CONFIG.xla, CONFIG.loss_weights, CONFIG.seed)
-
-
 def trained_pinn(data, compile_xla=False, **changes):
-    model = untrained_pinn(data["train"])
+    geometry = geometry_of(data["train"])
+    model = build_pinn(CONFIG.model, geometry, CONFIG.xla, CONFIG.loss_weights, CONFIG.seed)
     return model, fit(model, data["train"], data["val"], epochs=3, compile_xla=compile_xla, **changes)
 
 
@@ -67,9 +55,6 @@ def pinn(data):
     predict_regions(model, data["test"], CONFIG.batch_size, compile_xla=False)
     after = (np.random.get_state()[1].tolist(), random.getstate())  # noqa: NPY002
     return model, history, before, after
-
-
-# ---- a model small enough to follow by hand
 
 
 class Follower(keras.Model):
@@ -101,9 +86,8 @@ def follow(model, train_data, val, epochs, **changes):
 def test_the_best_epoch_is_kept_not_the_last():
     model = Follower()
     history = follow(model, flat_data(9.0, 4), flat_data(0.32, 4), epochs=6)
-    np.testing.assert_allclose(
-        [row["val_loss"] for row in history.rows], [0.22, 0.12, 0.02, 0.08, 0.18, 0.28], atol=1e-5
-    )
+    losses = [row["val_loss"] for row in history.rows]
+    np.testing.assert_allclose(losses, [0.22, 0.12, 0.02, 0.08, 0.18, 0.28], atol=1e-5)
     assert history.best_epoch == 3 and history.stopped is None
     np.testing.assert_allclose(model.w.numpy(), 0.3, atol=1e-5)
     assert [row["epoch"] for row in history.rows] == [1, 2, 3, 4, 5, 6]
@@ -163,9 +147,6 @@ def test_a_validation_loss_that_is_not_finite_stops_too():
     assert model.w.numpy() == 0
 
 
-# ---- inputs of a model
-
-
 def test_only_a_supervised_model_is_given_the_truth():
     for supervised, wanted in ((False, {"x", "offsets"}), (True, {"x", "offsets", "target"})):
         model = Follower()
@@ -186,12 +167,8 @@ def test_schedule_by_hand():
     rate = learning_rate_schedule(config, peak=2e-3, steps=110)
     values = [float(rate(step)) for step in (0, 1, 10, 11, 60.5, 110, 500)]
     middle = 2e-3 * (0.01 + 0.99 * 0.5)
-    np.testing.assert_allclose(
-        values, [0, 2e-3 / 11, 2e-3 * 10 / 11, 2e-3, middle, 2e-5, 2e-5], rtol=1e-5, atol=1e-12
-    )
-
-
-# ---- the network
+    expected = [0, 2e-3 / 11, 2e-3 * 10 / 11, 2e-3, middle, 2e-5, 2e-5]
+    np.testing.assert_allclose(values, expected, rtol=1e-5, atol=1e-12)
 
 
 def test_the_global_generators_are_untouched(pinn):
@@ -230,17 +207,10 @@ def fresh_process(tmp_path_factory):
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def steps_among(modules):
-    return sorted(re.findall(r"_(train|eval|predict)_step_", " ".join(modules)))
-
-
-def test_each_stage_is_compiled_exactly_once(fresh_process):
-    compiled = fresh_process[1]
-    assert steps_among(compiled) == ["eval", "predict", "train"], compiled
-
-
-def test_nothing_is_compiled_without_xla(fresh_process):
-    assert fresh_process[0] == []
+def test_each_stage_is_compiled_exactly_once_and_nothing_without_xla(fresh_process):
+    without, compiled = fresh_process[:2]
+    steps = sorted(re.findall(r"_(train|eval|predict)_step_", " ".join(compiled)))
+    assert without == [] and steps == ["eval", "predict", "train"], compiled
 
 
 def test_a_fresh_process_gives_the_same_weights_and_losses(fresh_process, pinn):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from helpers.gradients import gradients
 
 from ptycho_images import resize
 from ptycho_images.resize import METHODS, resize_weights
@@ -41,10 +42,7 @@ def test_weights_are_those_of_tensorflow_on_long_axes(method, antialias, pixels,
 @pytest.mark.parametrize(("method", "antialias"), [("nearest", False), ("area", False), ("lanczos5", True)])
 def test_compiled_equals_eager_with_gradients(method, antialias):
     def value_and_gradient(images, size, upstream):
-        with tf.GradientTape() as tape:
-            tape.watch(images)
-            resized = resize(images, size, method, antialias=antialias)
-        return resized, tape.gradient(resized, images, upstream)
+        return gradients(lambda x: resize(x, size, method, antialias=antialias), images, upstream=upstream)
 
     size = (70, 4)  # by taps and, for wide kernels and their adjoints, by products
     arguments = tf.constant(IMAGES), size, tf.constant(RNG.normal(size=(2, *size, 3)), tf.float32)
@@ -59,44 +57,17 @@ def test_the_gradient_is_the_adjoint(method, antialias, size):
     """⟨Ax, y⟩ = ⟨x, A*y⟩ for complex x and y in double precision."""
     x = tf.constant(IMAGES[..., :1] + 1j * IMAGES[..., 1:2], tf.complex128)
     y = tf.constant(RNG.normal(size=(2, *size, 1)) + 1j * RNG.normal(size=(2, *size, 1)))
-    with tf.GradientTape() as tape:
-        tape.watch(x)
-        resized = resize(x, size, method, antialias=antialias)
-    adjoint = tape.gradient(resized, x, y)
+    resized, adjoint = gradients(lambda x: resize(x, size, method, antialias=antialias), x, upstream=y)
     assert resized.dtype == adjoint.dtype == tf.complex128
     np.testing.assert_allclose(np.vdot(y, resized), np.vdot(adjoint, x), rtol=1e-12)
 
 
-@pytest.mark.parametrize(("method", "antialias"), DIFFERENT)
-def test_gradient_against_finite_differences(method, antialias):
-    """Complex images are in double precision; the loss is cubic, so central differences have an error."""
-    x = tf.constant(IMAGES[:1, :, :, :1], tf.complex128)
-    direction = RNG.normal(size=x.shape)
-
-    def loss(x):
-        return tf.reduce_sum(tf.math.real(resize(x, (5, 16), method, antialias=antialias)) ** 3)
-
-    with tf.GradientTape() as tape:
-        tape.watch(x)
-        value = loss(x)
-    slope = np.sum(direction * tape.gradient(value, x).numpy().real)
-    step = 1e-5
-    difference = (loss(x + step * direction) - loss(x - step * direction)) / (2 * step)
-    np.testing.assert_allclose(difference, slope, rtol=1e-8)
-
-
 def test_second_derivatives_exist_compiled():
-    @compiled
-    def curvature(x):
-        with tf.GradientTape() as outer:
-            outer.watch(x)
-            with tf.GradientTape() as inner:
-                inner.watch(x)
-                loss = tf.reduce_sum(resize(x, (3, 5), "area") ** 4)
-            slope = inner.gradient(loss, x)
-        return outer.gradient(slope, x)
+    def slope(x):
+        return gradients(lambda x: tf.reduce_sum(resize(x, (3, 5), "area") ** 4), x)[1]
 
-    assert np.isfinite(curvature(tf.constant(IMAGES))).all()
+    _, curvature = compiled(lambda x: gradients(slope, x))(tf.constant(IMAGES))
+    assert np.isfinite(curvature).all()
 
 
 def test_area_against_overlaps_of_boxes():

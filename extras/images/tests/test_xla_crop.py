@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
+from helpers.gradients import gradients, slopes
 
 from benchmarks import conformance, oracles
 from benchmarks.conformance_cases import CROP_DTYPES, FILL, OPERATORS
@@ -15,6 +16,7 @@ from ptycho_images.crop_matrix import LEAST_STEP
 ROOT = Path(__file__).resolve().parents[3]
 PATHS = ("exact", "matrix")
 RNG = np.random.default_rng(5)
+INVALID = tf.errors.InvalidArgumentError
 IMAGE = RNG.normal(size=(3, 9, 12, 2)).astype(np.float32)
 # generic: no sample on a whole coordinate, where TensorFlow's derivative jumps
 BOXES = np.array([[0.07, 0.11, 0.83, 0.95], [0.91, 0.13, 0.17, 1.21], [-0.2, 0.3, 0.6, 0.04]], np.float32)
@@ -24,14 +26,6 @@ SIZE = (6, 5)
 
 graph = partial(tf.function, autograph=False)  # Python's control flow depends on no tensor here
 jit = partial(graph, jit_compile=True)
-
-
-def gradients(function, image, boxes, upstream):
-    image, boxes = tf.constant(image), tf.constant(boxes)
-    with tf.GradientTape() as tape:
-        tape.watch([image, boxes])
-        crops = function(image, boxes)
-    return [tf.convert_to_tensor(g).numpy() for g in tape.gradient(crops, [image, boxes], upstream)]
 
 
 CONFORMANCE = [("crop_and_resize bilinear", dtype) for dtype in CROP_DTYPES]
@@ -104,17 +98,11 @@ def test_gradients_are_those_of_tensorflow(method, path, compiled):
     def ours(image, boxes):
         return crop_and_resize(image, boxes, WHICH, SIZE, method, -3.0, path=path)
 
-    expected = gradients(theirs, IMAGE, BOXES, upstream)
-    run = jit(partial(gradients_in_graph, ours)) if compiled else partial(gradients, ours)
-    for got, want in zip(run(IMAGE, BOXES, upstream), expected, strict=True):
+    _, *expected = gradients(theirs, IMAGE, BOXES, upstream=upstream)
+    run = jit(partial(gradients, ours)) if compiled else partial(gradients, ours)
+    _, *found = run(IMAGE, BOXES, upstream=upstream)
+    for got, want in zip(found, expected, strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5 * np.abs(want).max())
-
-
-def gradients_in_graph(function, image, boxes, upstream):
-    with tf.GradientTape() as tape:
-        tape.watch([image, boxes])
-        crops = function(image, boxes)
-    return tape.gradient(crops, [image, boxes], upstream)
 
 
 def brute_force_image_gradient(shape, boxes, which, upstream, method):
@@ -149,10 +137,8 @@ def gradient_to_the_image(method, mode):
     which = np.arange(SPACED[0], dtype=np.int32) % 3
 
     def gradient(image, boxes, upstream):
-        with tf.GradientTape() as tape:
-            tape.watch(image)
-            crops = crop_and_resize(image, boxes, which, SPACED[1:], method, path="matrix")
-        return tape.gradient(crops, image, upstream)
+        crop = partial(crop_and_resize, method=method, path="matrix")
+        return gradients(lambda x: crop(x, boxes, which, SPACED[1:]), image, upstream=upstream)[1]
 
     return jit(gradient) if mode == "compiled" else gradient
 
@@ -175,7 +161,7 @@ def test_gradient_to_the_image_at_every_spacing_of_the_samples(step, method, mod
 def test_gradient_at_whole_coordinates_is_zero_to_the_boxes(path):
     boxes = np.array([[0.0, 0.0, 1.0, 1.0]], np.float32)
     crop = lambda i, b: crop_and_resize(i, b, [0], IMAGE.shape[1:3], path=path)  # noqa: E731
-    by_image, by_boxes = gradients(crop, IMAGE, boxes, np.ones((1, *IMAGE.shape[1:]), np.float32))
+    _, by_image, by_boxes = gradients(crop, IMAGE, boxes, upstream=tf.ones((1, *IMAGE.shape[1:])))
     np.testing.assert_array_equal(by_image[0], 1.0)
     np.testing.assert_array_equal(by_boxes, 0.0)
 
@@ -187,10 +173,8 @@ METHOD_PATHS = [("bilinear", "exact"), ("bilinear", "matrix"), ("nearest", "exac
 def test_adjoint_of_complex_images(method, path):
     x = tf.constant(RNG.normal(size=IMAGE.shape) + 1j * RNG.normal(size=IMAGE.shape))
     y = RNG.normal(size=(3, *SIZE, 2)) + 1j * RNG.normal(size=(3, *SIZE, 2))
-    with tf.GradientTape() as tape:
-        tape.watch(x)
-        crops = crop_and_resize(x, BOXES, WHICH, SIZE, method, path=path)
-    adjoint = tf.convert_to_tensor(tape.gradient(crops, x, tf.constant(y))).numpy()
+    crop = partial(crop_and_resize, method=method, path=path)
+    crops, adjoint = gradients(lambda x: crop(x, BOXES, WHICH, SIZE), x, upstream=tf.constant(y))
     np.testing.assert_allclose(np.vdot(y, crops), np.vdot(adjoint, x), rtol=1e-12)
 
 
@@ -202,15 +186,8 @@ def test_gradient_to_boxes_by_finite_differences(method, path):
     def total(boxes):
         return tf.reduce_sum(tf.math.real(crop_and_resize(image, boxes, [0], (3, 4), method, path=path)) ** 2)
 
-    boxes = tf.constant(box)
-    with tf.GradientTape() as tape:
-        tape.watch(boxes)
-        value = total(boxes)
-    gradient = tape.gradient(value, boxes).numpy()
-    for k in range(4):
-        offset = np.eye(4, dtype=np.float32)[k] * step
-        difference = (total(box + offset) - total(box - offset)) / (2 * step)
-        np.testing.assert_allclose(gradient[0, k], difference, rtol=0, atol=5e-4 * np.abs(gradient).max())
+    _, gradient = gradients(total, box)
+    np.testing.assert_allclose(gradient, slopes(total, box, step), rtol=0, atol=5e-4 * np.abs(gradient).max())
 
 
 @pytest.mark.parametrize("compiled", [False, True])
@@ -239,24 +216,20 @@ def test_what_cannot_be_checked_when_compiled_is_marked(path):
 @pytest.mark.parametrize(
     ("change", "message", "error"),
     [
-        ({"image": IMAGE[0]}, r"image has shape \(9, 12, 2\)", tf.errors.InvalidArgumentError),
-        ({"image": IMAGE > 0}, "image has dtype bool; allowed: uint8", tf.errors.InvalidArgumentError),
-        ({"boxes": BOXES * np.inf}, "boxes row 0 is .* must be finite", tf.errors.InvalidArgumentError),
+        ({"image": IMAGE[0]}, r"image has shape \(9, 12, 2\)", INVALID),
+        ({"image": IMAGE > 0}, "image has dtype bool; allowed: uint8", INVALID),
+        ({"boxes": BOXES * np.inf}, "boxes row 0 is .* must be finite", INVALID),
         ({"boxes": tf.cast(BOXES, tf.float64)}, "boxes has dtype float64; allowed: float32", ValueError),
-        (
-            {"box_indices": WHICH[:2]},
-            r"box_indices has shape \(2,\) for 3 boxes",
-            tf.errors.InvalidArgumentError,
-        ),
+        ({"box_indices": WHICH[:2]}, r"box_indices has shape \(2,\) for 3 boxes", INVALID),
         ({"box_indices": [0, 1, 3]}, "box_indices contains 3; allowed: 0 to 2", tf.errors.OutOfRangeError),
         (
             {"box_indices": tf.constant([0], tf.int64)},
             "box_indices has dtype int64; allowed: int32",
             ValueError,
         ),
-        ({"crop_size": (0, 4)}, r"crop_size is \[0, 4\]; allowed", tf.errors.InvalidArgumentError),
-        ({"method": "area"}, "method is 'area'; allowed: bilinear", tf.errors.InvalidArgumentError),
-        ({"path": "fast"}, "path is 'fast'; allowed: auto", tf.errors.InvalidArgumentError),
+        ({"crop_size": (0, 4)}, r"crop_size is \[0, 4\]; allowed", INVALID),
+        ({"method": "area"}, "method is 'area'; allowed: bilinear", INVALID),
+        ({"path": "fast"}, "path is 'fast'; allowed: auto", INVALID),
     ],
 )
 def test_errors_name_the_argument_and_have_the_class_of_tensorflow(change, message, error):
@@ -288,9 +261,7 @@ def test_choice_of_path():
 def test_shapes_stay_static_and_dynamic_sizes_work(compiled):
     spec = [tf.TensorSpec((None, None, None, 2)), tf.TensorSpec((None, 4)), tf.TensorSpec((None,), tf.int32)]
     for path in PATHS:
-        function = graph(
-            lambda i, b, w, path=path: crop_and_resize(i, b, w, SIZE, path=path), jit_compile=compiled
-        )
+        function = graph(partial(crop_and_resize, crop_size=SIZE, path=path), jit_compile=compiled)
         concrete = function.get_concrete_function(*spec)
         assert concrete.structured_outputs.shape.as_list() == [None, *SIZE, 2]
         expected = tf.image.crop_and_resize(IMAGE, BOXES, WHICH, SIZE)
@@ -304,5 +275,5 @@ def test_the_example_of_the_documentation_compiles_with_ours_and_not_with_tensor
     exec(example, names)
     assert names["model"].jit_compile
     assert np.isfinite(names["model"].history.history["loss"]).all()
-    with pytest.raises(tf.errors.InvalidArgumentError, match="CropAndResize"):
+    with pytest.raises(INVALID, match="CropAndResize"):
         exec(example.replace("return crop_and_resize", "return tf.image.crop_and_resize"), {})

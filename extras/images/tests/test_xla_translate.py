@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from helpers.gradients import gradients, slopes
 
 from benchmarks import conformance, oracles
 from benchmarks.conformance_cases import FLOATS
@@ -23,12 +24,8 @@ def complex_images(shape=(3, 7, 10)):
 
 
 def value_and_gradients(function, images, shifts):
-    with tf.GradientTape() as tape:
-        tape.watch([images, shifts])
-        moved = function(images, shifts)
-        weights = tf.reshape(tf.linspace(0.5, 1.5, tf.size(moved)), tf.shape(moved))  # all different
-        loss = tf.reduce_sum(weights * tf.abs(moved) ** 2)
-    return moved, *tape.gradient(loss, [images, shifts])
+    weights = tf.reshape(tf.linspace(0.5, 1.5, tf.size(images)), tf.shape(images))  # all different
+    return gradients(function, images, shifts, upstream=tf.complex(weights, 1 - weights))
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -66,17 +63,8 @@ def test_conformance_when_compiled(dtype, shapes):
 @pytest.mark.parametrize("path", PATHS)
 def test_gradient_to_images_is_the_adjoint(path):
     x, y = complex_images(), complex_images()
-    _, adjoint, _ = adjoint_of(x, y, path)
-    moved = translate(x, SHIFTS, path=path).numpy()
+    moved, adjoint = gradients(lambda x: translate(x, SHIFTS, path=path), x, upstream=tf.constant(y))
     np.testing.assert_allclose(np.vdot(y, moved), np.vdot(adjoint, x), rtol=1e-12)
-
-
-def adjoint_of(x, y, path):
-    x, shifts = tf.constant(x), tf.constant(SHIFTS)
-    with tf.GradientTape() as tape:
-        tape.watch([x, shifts])
-        moved = translate(x, shifts, path=path)
-    return moved, *(g.numpy() for g in tape.gradient(moved, [x, shifts], tf.constant(y)))
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -88,27 +76,15 @@ def test_gradient_to_shifts_by_finite_differences(path, fill):
     def loss(s):
         return tf.reduce_sum(tf.math.real(tf.math.conj(y) * translate(x, s, fill, path=path)))
 
-    variable = tf.constant(shifts)
-    with tf.GradientTape() as tape:
-        tape.watch(variable)
-        value = loss(variable)
-    gradient = tape.gradient(value, variable).numpy()
-    for index in np.ndindex(*shifts.shape):
-        step = np.zeros_like(shifts)
-        step[index] = 1e-5
-        difference = (loss(shifts + step) - loss(shifts - step)).numpy() / 2e-5
-        np.testing.assert_allclose(gradient[index], difference, rtol=1e-7, atol=1e-8)
+    np.testing.assert_allclose(gradients(loss, shifts)[1], slopes(loss, shifts, 1e-5), rtol=1e-7, atol=1e-8)
 
 
 @pytest.mark.parametrize("path", PATHS)
 def test_gradient_at_a_whole_shift_is_the_central_difference(path):
     x = RNG.normal(size=(1, 5, 6))
-    shifts = tf.constant([[1.0, 0.0]], tf.float64)
-    with tf.GradientTape() as tape:
-        tape.watch(shifts)
-        pixel = translate(x, shifts, path=path)[0, 3, 2]
+    _, found = gradients(lambda s: translate(x, s, path=path)[0, 3, 2], np.array([[1.0, 0.0]]))
     expected = -0.5 * np.array([x[0, 3, 2] - x[0, 1, 2], x[0, 2, 3] - x[0, 2, 1]])
-    np.testing.assert_allclose(tape.gradient(pixel, shifts)[0], expected, rtol=1e-14)
+    np.testing.assert_allclose(found[0], expected, rtol=1e-14)
 
 
 @pytest.mark.parametrize("jit", [False, True])
@@ -124,10 +100,8 @@ def test_sizes_unknown_while_tracing(path, jit):
 
 
 def test_eager_and_compiled_agree_in_value_and_gradient():
-    images, shifts = (
-        tf.constant(complex_images((3, 7, 10, 2)).astype(np.complex64)),
-        tf.constant(SHIFTS, tf.float32),
-    )
+    images = tf.constant(complex_images((3, 7, 10, 2)).astype(np.complex64))
+    shifts = tf.constant(SHIFTS, tf.float32)
 
     def function(i, s, path):
         return value_and_gradients(lambda a, b: translate(a, b, 0.5, path=path), i, s)
@@ -209,9 +183,8 @@ class TestLayer:
 
     def test_round_trip_through_a_file(self, tmp_path):
         images, shifts = keras.Input((6, 7, 1)), keras.Input((2,))
-        model = keras.Model(
-            [images, shifts], Translation(jitter=0.5, seed=7, fill_value=1.0)([images, shifts])
-        )
+        layer = Translation(jitter=0.5, seed=7, fill_value=1.0)
+        model = keras.Model([images, shifts], layer([images, shifts]))
         model([self.images, self.shifts], training=True)
         model.save(tmp_path / "model.keras")
         again = keras.models.load_model(tmp_path / "model.keras")
@@ -238,10 +211,7 @@ def test_a_loss_does_not_multiply_the_reads_of_its_gradient(name):
     move, barriers = MOVES[name]
 
     def gradient(images, shifts):
-        with tf.GradientTape() as tape:
-            tape.watch(images)
-            loss = tf.reduce_sum(move(images, shifts) ** 2)
-        return tape.gradient(loss, images)
+        return gradients(lambda i: tf.reduce_sum(move(i, shifts) ** 2), images)[1]
 
     step = tf.function(gradient, jit_compile=True, autograph=False)
     program = step.experimental_get_compiler_ir(images, shifts)(stage="optimized_hlo")

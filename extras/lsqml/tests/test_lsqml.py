@@ -85,6 +85,13 @@ def program(path, text):
     return str(path)
 
 
+def truthful(folder, made, text=TRUTHFUL):
+    """Write a program that gives back the truth, and stores in ``seen.npz`` what it was given."""
+    np.savez(folder / "truth.npz", object=made[1], probe=S * made[2])
+    names = {"truth": str(folder / "truth.npz"), "seen": str(folder / "seen.npz"), "N": N}
+    return program(folder / "fake", text.format(**names))
+
+
 def test_without_pty_chi_it_is_said_how_to_get_it(tmp_path):
     bare = tmp_path / "bare"
     bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')  # no installed package at all
@@ -99,11 +106,8 @@ def test_without_pty_chi_it_is_said_how_to_get_it(tmp_path):
 
 def test_what_comes_back_is_in_the_units_and_on_the_canvas_of_the_dataset(made, tmp_path):
     data, image, probe = made
-    np.savez(tmp_path / "truth.npz", object=image, probe=S * probe)
-    names = {"truth": str(tmp_path / "truth.npz"), "seen": str(tmp_path / "seen.npz"), "N": N}
-    python = program(tmp_path / "fake", TRUTHFUL.format(**names))
     advanced = []
-    settings = LsqmlConfig(python=python, epochs=7, modes=2, threads=1)
+    settings = LsqmlConfig(python=truthful(tmp_path, made), epochs=7, modes=2, threads=1)
     result = reconstruct(data, settings, seed=5, advance=advanced.append, scratch=tmp_path)
     found, beam = result.reconstruction, result.reconstruction.beam
     assert advanced == [100, 100] and len(result.r_factors) == 2
@@ -129,18 +133,15 @@ def test_what_comes_back_is_in_the_units_and_on_the_canvas_of_the_dataset(made, 
     np.testing.assert_array_equal(seen["good"], data.good)
     far = np.fft.fftshift(np.abs(np.fft.fft2(seen["probe"][0], norm="ortho")) ** 2)
     assert far[data.good].sum() == pytest.approx(counts.sum() / 100, rel=1e-5)
-    assert '"epochs": 7, "early": true, "modes": 2, "refine_positions": true, "start_positions": 10' in str(
-        seen["settings"]
-    )
+    asked = '"epochs": 7, "early": true, "modes": 2, "refine_positions": true, "start_positions": 10'
+    assert asked in str(seen["settings"])
     assert not list(tmp_path.glob("lsqml-*"))
 
 
 def test_positions_that_left_the_canvas_are_brought_back(made, tmp_path):
-    data, image, probe = made
-    names = {"truth": str(tmp_path / "truth.npz"), "seen": str(tmp_path / "seen.npz"), "N": N}
-    np.savez(tmp_path / "truth.npz", object=image, probe=S * probe)
+    data = made[0]
     moved = TRUTHFUL.replace('positions=scan["positions"]', 'positions=scan["positions"] - [2, 0]')
-    settings = LsqmlConfig(python=program(tmp_path / "fake", moved.format(**names)))
+    settings = LsqmlConfig(python=truthful(tmp_path, made, moved))
     beam = reconstruct(data, settings, seed=0).reconstruction.beam
     assert data.positions.min() < 2 and beam.positions.min() == 0
 

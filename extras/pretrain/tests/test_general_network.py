@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers import reference
+from helpers.gradients import gradients, slope_along
 from helpers.pretraining import CLEAN, FORMS, batch_of
 
 from ptycho.config import UnrolledModel
@@ -26,27 +27,19 @@ def network_of(geometry, seed=0, trained=False, **settings):
     return network
 
 
-def relative(found, expected):
-    return np.linalg.norm(found - expected) / np.linalg.norm(expected)
-
-
-# ---- the loss
-
-
-def waves(*rows):
-    return tf.constant(np.array([rows]), tf.complex64)
-
-
-def error_of(found, target, illumination):
-    return object_error(waves(*found), waves(*target), tf.constant([illumination], tf.float32)).numpy()
+def random_objects(*shape, seed=1):
+    """Two objects, and an illumination whose maximum is one."""
+    rng = np.random.default_rng(seed)
+    found, target = (reference.random_complex(rng, shape).astype(np.complex64) for _ in range(2))
+    illumination = rng.uniform(0, 1, shape).astype(np.float32)
+    illumination[:, 0, 0] = 1
+    return found, target, illumination
 
 
 def test_object_error_against_a_loop():
-    rng = np.random.default_rng(0)
-    found, target = (reference.random_complex(rng, (2, 5, 5)) for _ in range(2))
-    illumination = rng.uniform(0, 1, (2, 5, 5))
+    found, target, illumination = random_objects(2, 5, 6)
+    computed = object_error(found, target, illumination).numpy()
     for b in range(2):
-        illumination[b, 0, 0] = 1
         pixels = [
             (*values, values[2] / (values[2] + 0.1))
             for values in zip(*(a[b].flat for a in (found, target, illumination)), strict=True)
@@ -56,15 +49,13 @@ def test_object_error_against_a_loop():
         mean = sum(w * t for _, t, _, w in pixels) / total
         wrong = sum(w * abs(o * turn - t) for o, t, _, w in pixels)
         expected = wrong / (sum(w * abs(t - mean) for _, t, _, w in pixels) + 0.003 * total)
-        assert error_of(found[b], target[b], illumination[b])[0] == pytest.approx(expected, rel=1e-4)
+        assert computed[b] == pytest.approx(expected, rel=1e-4)
 
 
 def test_amplitude_error_against_a_loop():
-    rng = np.random.default_rng(0)
-    found, target = (reference.random_complex(rng, (2, 5, 6)) for _ in range(2))
-    illumination = rng.uniform(0, 1, (2, 5, 6)).astype(np.float32)
-    illumination[:, 0, 0], illumination[:, 0, 1] = 1, 5e-4
-    computed = amplitude_error(*(tf.constant(a, tf.complex64) for a in (found, target)), illumination).numpy()
+    found, target, illumination = random_objects(2, 5, 6)
+    illumination[:, 0, 1] = 5e-4
+    computed = amplitude_error(*map(tf.constant, (found, target)), illumination).numpy()
     for b in range(2):
         pixels = [
             (abs(o), abs(t), dose / (dose + 0.1))
@@ -78,44 +69,25 @@ def test_amplitude_error_against_a_loop():
         assert computed[b] == pytest.approx(expected, rel=1e-4)
 
 
-def random_objects(seed=1, side=7):
-    rng = np.random.default_rng(seed)
-    found, target = (reference.random_complex(rng, (3, side, side)).astype(np.complex64) for _ in range(2))
-    illumination = rng.uniform(0, 1, (3, side, side)).astype(np.float32)
-    return found, target, illumination
-
-
 @pytest.mark.parametrize("name", ["found", "target", "both", "equal"])
 def test_the_gradient_of_object_error_is_finite_at_zero(name):
-    found, target, illumination = random_objects()
-    if name in ("found", "both"):
-        found = 0 * found
-    if name in ("target", "both"):
-        target = 0 * target
-    variable = tf.constant(target if name == "equal" else found)
-    with tf.GradientTape() as tape:
-        tape.watch(variable)
-        error = object_error(variable, target, illumination)
-    assert np.isfinite(error).all() and np.isfinite(tape.gradient(error, variable)).all()
+    found, target, illumination = random_objects(3, 7, 7)
+    found = 0 * found if name in ("found", "both") else found
+    target = 0 * target if name in ("target", "both") else target
+    start = target if name == "equal" else found
+    error, gradient = gradients(lambda x: object_error(x, target, illumination), start)
+    assert np.isfinite(error).all() and np.isfinite(gradient).all()
 
 
 def test_the_gradient_of_object_error_is_that_of_finite_differences():
-    found, target, illumination = random_objects(side=3)
-    variable = tf.constant(found)
-    with tf.GradientTape() as tape:
-        tape.watch(variable)
-        total = tf.reduce_sum(object_error(variable, target, illumination))
-    gradient = tape.gradient(total, variable).numpy()
-    way = reference.random_complex(np.random.default_rng(3), found.shape)
-    step = 1e-3
-    there, back = (
-        np.sum(object_error((found + sign * step * way).astype(np.complex64), target, illumination))
-        for sign in (1, -1)
-    )
-    assert np.sum((gradient.conj() * way).real) == pytest.approx((there - back) / (2 * step), rel=0.01)
+    found, target, illumination = random_objects(3, 3, 3)
+    way = reference.random_complex(np.random.default_rng(3), found.shape).astype(np.complex64)
 
+    def total(x):
+        return tf.reduce_sum(object_error(x, target, illumination))
 
-# ---- the network
+    slope = slope_along(total, found, way, np.float32(1e-3))
+    assert np.vdot(gradients(total, found)[1], way).real == pytest.approx(slope, rel=0.01)
 
 
 @pytest.mark.parametrize("name", FORMS)
@@ -123,7 +95,7 @@ def test_a_probe_for_each_group_is_as_one_for_all_group_by_group(name):
     form, batch = batch_of(name)
     network = network_of(geometry_of_form(form), trained=True)
     together = network(batch["x"], batch["offsets"], batch["probe"]).numpy()
-    assert relative(batch["probe"][0], batch["probe"][1]) > 0.1
+    assert reference.relative(batch["probe"][0], batch["probe"][1]) > 0.1
     for b in range(2):
         x, offsets = batch["x"][b : b + 1], batch["offsets"][b : b + 1]
         alone = network(x, offsets, batch["probe"][b, 0]).numpy()
@@ -138,8 +110,9 @@ def test_the_truth_stays_where_it_is(name, within):
     arguments = batch["x"], batch["offsets"], batch["probe"]
     illuminated = batch["illumination"] > 0.05
     target = batch["target"][illuminated]
-    within("from the truth", relative(network(*arguments, batch["target"])[illuminated], target), below=2e-3)
-    within("from nothing", relative(network(*arguments)[illuminated], target), above=0.03)
+    started = network(*arguments, batch["target"])
+    within("from the truth", reference.relative(started[illuminated], target), below=2e-3)
+    within("from nothing", reference.relative(network(*arguments)[illuminated], target), above=0.03)
 
 
 def slow_misfit(batch, b, reach):
@@ -174,9 +147,6 @@ def test_the_cnns_receive_the_misfit(name, bad, monkeypatch):
         expected = slow_misfit(batch, b, form.reach)
         np.testing.assert_allclose(features[b, ..., 5], expected, atol=2e-4)
         assert np.ptp(features[b, ..., 0]) > 0.01
-
-
-# ---- physics alone, and features between stages
 
 
 @pytest.mark.parametrize("name", FORMS)

@@ -21,9 +21,6 @@ from ptycho_pretrain.pretraining import Pretraining, form_name, object_error
 SCRIPT = ROOT / "scripts" / "pretrain.py"
 
 
-# ---- the training
-
-
 def pretrain(config, checkpoints=None, stop=None):
     training = Pretraining(config)
     return training, Training(training, standard_callbacks(checkpoints, stop), read_s=0.0).run()
@@ -85,10 +82,8 @@ def test_a_training_lowers_the_error_of_examples_that_it_has_not_seen(within):
     unseen = [training.examples.draw_batch(form, np.random.default_rng([1, k])) for k in range(8)]
 
     def errors():
-        every = [
-            (training.model(*(batch[key] for key in ("x", "offsets", "probe", "start"))), batch)
-            for batch in unseen
-        ]
+        inputs = ([batch[key] for key in ("x", "offsets", "probe", "start")] for batch in unseen)
+        every = [(training.model(*each), batch) for each, batch in zip(inputs, unseen, strict=True)]
         return np.concatenate(
             [object_error(found, batch["target"], batch["illumination"]) for found, batch in every]
         )
@@ -99,8 +94,6 @@ def test_a_training_lowers_the_error_of_examples_that_it_has_not_seen(within):
     within("error after a pretraining, of that before", np.mean(after) / np.mean(before), below=0.95)
     within("errors of new examples", np.abs(training.measure_errors(form, 8) / after - 1).max(), below=1e-3)
 
-
-# ---- the script
 
 TINY = (
     *("steps=3", "maps=2", "map_side=40", "model.stages=1", "model.width=4", "xla.compile=false"),
@@ -118,9 +111,9 @@ def test_a_pretraining_through_the_command_line(tmp_path, in_process):
     model = ptycho.load_model(run)
     assert isinstance(model.config, PretrainConfig) and model.config.steps == 3
     description = json.loads((run / "pinn" / "model.json").read_text())
-    assert description["complete"] and description["parameters"] == sum(
-        w.size for w in weights_in(run).values()
-    )
+    assert description["complete"]
+    with np.load(run / "pinn" / "weights.npz") as weights:
+        assert description["parameters"] == sum(weights[name].size for name in weights)
     rng = np.random.default_rng(0)
     row, col = np.mgrid[:32, :32] - 16
     probe = np.exp(-(row**2 + col**2) / 60 + 0.01j * row * col)
@@ -131,11 +124,6 @@ def test_a_pretraining_through_the_command_line(tmp_path, in_process):
     assert single.shape == (2, 16, 16) and np.isfinite(single).all()
     code, _, err = in_process(SCRIPT, "resume=run")
     assert code == 0 and "is finished; nothing is left to do" in err
-
-
-def weights_in(run):
-    with np.load(run / "pinn" / "weights.npz") as archive:
-        return dict(archive)
 
 
 @pytest.mark.parametrize(

@@ -51,9 +51,8 @@ class Valley:
         self.calls.append(dict(settings))
         value = self._defaults
         if settings:
-            value = (
-                1 + self._slope * (settings["x"] - 0.3) ** 2 + 0.1 * self._slope * (settings["kind"] == "b")
-            )
+            away = (settings["x"] - 0.3) ** 2 + 0.1 * (settings["kind"] == "b")
+            value = 1 + self._slope * away
             for step in range(0, 60, 10):
                 on_event(Event("step", "solver", {"step": step, "deviance_holdout": value + 1 / (1 + step)}))
         return Outcome(value + self._noise, 0.1)
