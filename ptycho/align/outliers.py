@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.spatial import cKDTree
 
-from ptycho.align.aligned import AlignedScan, RunContext, read_as
+from ptycho.align.aligned import AlignedScan, RunContext
 from ptycho.align.position_jumps import JumpOptions
 from ptycho.align.registration import Registration
 from ptycho.preparation.dataset import at_positions
@@ -34,7 +34,8 @@ class OutlierOptions:
     rounds: int = 3
     suspected: float = 0.2  # share of its variation that a pattern leaves unexplained, to be predicted,
     unexplained: float = 0.5  # and to be an outlier, if it is predicted;
-    times: float = 5.0  # either also so many times the median share
+    times: float = 5.0  # either also so many times the median share,
+    spread: float = 8.0  # and so many median deviations above it
     covered: float = 0.9  # of its intensity on what the others illuminate, to be predicted
     most: float = 0.1  # of the patterns that may be outliers; of more the model is wrong
     flux: float = 0.25  # least difference of an unusual flux from one,
@@ -68,8 +69,11 @@ def find_outliers(
         refine_probe: the probe is corrected along with the object.
     """
     registration = Registration.of(data, Refine(refine_probe))
-    every = np.arange(len(data.positions))
-    out, limit = np.zeros(len(every), bool), options.suspected
+    every, nothing = np.arange(len(data.positions)), np.zeros(len(data.positions), bool)
+    none = Outliers(nothing, np.ones(len(every), np.float32))
+    if registration.noise > registration.variation:  # hides what patterns differ by
+        return none
+    out, limit = nothing, options.suspected
     for _ in range(options.rounds):
         others = np.flatnonzero(~out)
         for refine in (OBJECT_ALONE, registration.refined):
@@ -78,16 +82,17 @@ def find_outliers(
         flux = flux / np.median(flux[others])
         cover = registration.cover_of(others)[tuple(registration.corners(every, registration.moves).T)]
         predicted = cover >= options.covered
-        wrong = ~(shares <= max(limit, options.times * np.median(shares[others])))
+        middle = np.median(shares[others])
+        scatter = np.median(np.abs(shares[others] - middle))
+        wrong = ~(shares <= max(limit, options.times * middle, middle + options.spread * scatter))
         off = np.abs(flux - 1)
         unusual = ~wrong & (off > max(options.flux, options.unusual * np.median(off[others])))
         before, out = out, (wrong | unusual) & (predicted | out | (limit == options.suspected))
         if out.mean() > 2 * options.most or not (out.any() or before.any()):
-            break
+            return none
         limit = options.unexplained
     outliers, unusual = wrong & out & predicted, unusual & out & predicted
-    if outliers.mean() > options.most:
-        outliers = np.zeros_like(outliers)
+    outliers = nothing if outliers.mean() > options.most else outliers
     return Outliers(outliers, np.where(unusual, flux, 1).astype(np.float32))
 
 
@@ -105,24 +110,26 @@ def drop_outliers(aligned: AlignedScan, context: RunContext) -> AlignedScan:
     """Leave out the patterns that contradict all others; those in a dim beam begin with their flux."""
     view, count = downsampled(aligned.data).data, len(aligned.data.positions)
     outliers, flux = find_outliers(view, aligned.config.probe.learn is not False)
-    positions, config = aligned.data.positions, aligned.config.data
     if outliers.any():
-        frames = sorted({*config.drop, *aligned.scan.frames[outliers].tolist()})
-        again = read_as(aligned, replace(config, drop=tuple(frames)), context)
-        data = at_positions(again.data, positions[~outliers])
+        kept, scan, config = np.flatnonzero(~outliers), aligned.scan, aligned.config
+        drop = sorted({*config.data.drop, *scan.frames[outliers].tolist()})
         why = (
             f"{outliers.sum()} of {count} patterns contradict what the others predict: frames mixed up, "
             "doubled or cut; data.position_jumps=false keeps them"
         )
-        key = f"data.drop=[{','.join(map(str, frames))}]"
-        aligned = replace(again, data=data).decided(Finding(OUTLIERS, key, why))
+        finding = Finding(OUTLIERS, f"data.drop=[{','.join(map(str, drop))}]", why)
+        data = aligned.data.subset(kept, aligned.data.group_size)
+        aligned = replace(
+            aligned,
+            scan=replace(scan, frames=scan.frames[kept]).place(scan.positions[kept]),
+            data=at_positions(data, data.positions),
+            config=replace(config, data=replace(config.data, drop=tuple(drop))),
+        ).decided(finding)
     if (unusual := flux != 1).any():
         own = flux[~outliers] * aligned.data.beam.flux
         beam = replace(aligned.data.beam, flux=own / np.sqrt(np.mean(own**2)))
         seen = np.square(flux[unusual])
-        text = (
-            f"{unusual.sum()} of {count} patterns have {seen.min():.2g} to {seen.max():.2g} times the usual"
-        )
+        text = f"{seen.min():.2g} to {seen.max():.2g} times the usual intensity in {unusual.sum()} patterns"
         aligned = replace(aligned, data=replace(aligned.data, beam=beam))
-        aligned = aligned.decided(Finding("initial flux", f"{text} intensity", "as the others predict"))
+        aligned = aligned.decided(Finding("initial flux", text, "as the other patterns predict"))
     return aligned

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import keras
 import numpy as np
+from keras.src.backend.common import global_state
 
 from ptycho.config import ConfigError, RunConfig, TrainedConfig
 from ptycho.config.mapping import differences, result_settings
@@ -134,6 +135,7 @@ def check_network_memory(name: str, config: TrainedConfig, geometry: Geometry) -
         return
     with keras.StatelessScope(initialize_variables=False):
         model = COMPETITORS[name].build(config.of(name), geometry)
+    global_state.set_global_attribute("uninitialized_variables", [])  # or the next scope would make them
     C, near = geometry.group_size, getattr(settings, "neighbours", 0)
     grouping = "gridsize" if isinstance(config, RunConfig) else "group_size"
     size, fewer = f"lower {settings.SIZED_BY}", f"{grouping} or batch_size"

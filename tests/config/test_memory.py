@@ -3,6 +3,7 @@
 import tracemalloc
 
 import pytest
+from keras.src.backend.common import global_state
 
 from conftest import small_run
 from ptycho.config import ConfigError, FourierModel, LinesObject, UNetModel, UnrolledModel
@@ -49,6 +50,7 @@ def test_a_large_network_is_refused_before_its_weights_are_made(monkeypatch):
     config = small_run(N=64, model=UNetModel(filters_scale=64))  # 4.5·10⁹ parameters
     with pytest.raises(ConfigError, match=r"the weights of the pinn .*: lower model.filters_scale"):
         check_network_memory("pinn", config, GEOMETRY)
+    assert not global_state.get_global_attribute("uninitialized_variables")
 
 
 def peak(make):
