@@ -46,9 +46,8 @@ class FitOptions:
     preliminary: float = 1e-3  # the same of a beam, and of fits that others follow
     window: int = 5  # steps over which the gain is averaged
     restart: int = 100  # steps, after which curvatures are computed anew
-    # distances of a position from its window, in pixels, from which on it gets the nearest window: while a
-    # fit goes on, and where it would end
-    far: tuple[float, float] = (1.5, 0.6)
+    window_distance: float = 1.5  # pixels from a position to its window, beyond which windows are placed anew
+    final_distance: float = 0.6  # the same where a fit would end; beyond it, the fit goes on
     renew: int = 10  # steps, after which the preconditioner is,
     same_factor: int = 5  # and its factor, under a regulariser
     first: int = 30  # steps of a fit from a constant,
@@ -173,8 +172,9 @@ def _fit(
             dispersion = max(1.0, 2 * course[-1] / measured)
             converged = done > 2 * options.window and _rate(course, options.window) < limit * dispersion
             distance = np.abs(present.positions - corners).max()
-            if converged or len(course) > steps or done > options.restart or distance > options.far[0]:
-                converged = converged and distance < options.far[1]
+            ended = len(course) > steps or done > options.restart
+            if converged or ended or distance > options.window_distance:
+                converged = converged and distance < options.final_distance
                 break
             if done == options.window or done % options.renew == 0:
                 preconditioner.renew(parameters, present, len(course))
