@@ -16,8 +16,8 @@ import numpy as np
 from tabulate import tabulate
 
 from benchmarks.trust_limits import HARMLESS, Cell, cells, late, scene_of, write
-from ptycho.align.align_scan import check_probe
 from ptycho.align.aligned import RunContext, read
+from ptycho.align.initial_probe import check_probe
 from ptycho.align.orientation import find_frame_offset
 from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.run.scan_plan import interpret_scan

@@ -17,6 +17,7 @@ from ptycho.preparation.dataset import make_dataset, map_positions
 from ptycho.preparation.prepare import ScanGeometry, interpret_again
 from ptycho.progress import OnEvent, Progress, ignore
 from ptycho.reconstruction.blocks import Cache, Executor, serial
+from ptycho.reconstruction.trial import TrialOptions
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding, report
 from ptycho.scan.probe import masked
@@ -67,6 +68,21 @@ class AlignedScan:
         """All decisions, in order."""
         return (*self.reading, *self.steps)
 
+    @property
+    def joins_scans(self) -> bool:
+        """Whether its patterns are those of several scans of one object."""
+        return self.config.data.shared in ("object", "both")
+
+    @property
+    def suffices_for_trials(self) -> bool:
+        """Whether there are enough patterns to fit some and to hold out others."""
+        return len(self.data.positions) >= TrialOptions.least
+
+    @property
+    def positions_may_jump(self) -> bool:
+        """Whether patterns may be moved by many pixels, or left out."""
+        return self.config.data.position_jumps and self.config.solver.positions is not False
+
     def decided(self, *decisions: Finding) -> AlignedScan:
         """Return the scan with more decisions of a step, which are logged."""
         report(decisions, log)
@@ -97,12 +113,3 @@ def read(scan: ScanGeometry, config: ScanRunConfig, context: RunContext) -> Alig
 def read_again(aligned: AlignedScan, config: DataConfig, context: RunContext) -> AlignedScan:
     """Read a scan as another ``config`` says."""
     return read(interpret_again(aligned.scan, config), replace(aligned.config, data=config), context)
-
-
-def read_as(aligned: AlignedScan, config: DataConfig, context: RunContext) -> AlignedScan:
-    """Return an aligned scan as another ``config`` reads it, with its map and its probe."""
-    again = read_again(aligned, config, context)
-    if aligned.matrix is not None:
-        again = again.mapped(aligned.matrix, None)
-    again = again.under(aligned.data.probe)
-    return replace(aligned, scan=again.scan, data=again.data, config=again.config, reading=again.reading)

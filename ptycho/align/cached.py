@@ -14,18 +14,19 @@ from typing import Any
 
 import numpy as np
 
-from ptycho.align.align_scan import align_scan, begin_from
-from ptycho.align.aligned import AlignedScan, RunContext, read, read_again
+from ptycho.align.align_scan import align_scan
+from ptycho.align.aligned import AlignedScan, RunContext, StartingPoint, read, read_again
 from ptycho.align.geometry import Alternative
 from ptycho.align.orientation import Orientation
 from ptycho.config import ScanRunConfig
 from ptycho.config.data import DataConfig
 from ptycho.files.text import parse_json
-from ptycho.preparation.dataset import at_positions
+from ptycho.preparation.dataset import at_positions, place_patterns
 from ptycho.preparation.prepare import ScanGeometry, interpret_again
-from ptycho.preparation.start import decided_reading, product_file, read_start
+from ptycho.preparation.start import Start, decided_reading, product_file, read_start
 from ptycho.reconstruction.solver import program_version
 from ptycho.scan.finding import Finding
+from ptycho.scan.probe import masked
 
 READING = (*Orientation._fields, "frame_offset", "N", "drop")  # of the section ``data``
 
@@ -50,6 +51,21 @@ def align(scan: ScanGeometry, config: ScanRunConfig, context: RunContext) -> Ali
     aligned = align_scan(as_read, context)
     context.cache.put(name, arrays_of(aligned))
     return aligned
+
+
+def begin_from(aligned: AlignedScan, start: Start) -> AlignedScan:
+    """Return a scan as it was read, under the probe and at the positions of an earlier result."""
+    scan, data, shift = place_patterns(aligned.scan, aligned.data, start.positions)
+    beam, limits = data.beam, aligned.config.probe
+    if start.opr_modes is not None:
+        beam = replace(beam, opr_modes=masked(start.opr_modes, limits), opr_weights=start.opr_weights)
+    beam = replace(beam, probe=masked(start.probe, limits)).scaled_to(beam.power)
+    image = np.zeros((data.object_size,) * 2, np.complex64)
+    low, high = np.maximum(shift, 0), np.minimum(shift + len(start.object), data.object_size)
+    here = tuple(slice(*ends) for ends in zip(low, high, strict=True))
+    image[here] = start.object[tuple(slice(*ends) for ends in zip(low - shift, high - shift, strict=True))]
+    data, starting_point = replace(data, beam=beam), StartingPoint(image, start.model)
+    return replace(aligned, scan=scan, data=data, start=starting_point).decided(start.finding)
 
 
 def name_of(aligned: AlignedScan) -> str:

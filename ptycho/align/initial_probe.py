@@ -18,15 +18,21 @@ from typing import NamedTuple
 import numpy as np
 from scipy.ndimage import gaussian_filter
 
+from ptycho.align.aligned import AlignedScan, RunContext
+from ptycho.align.geometry import rotation_is_open
 from ptycho.align.orientation import REVERSED
+from ptycho.config import OwnProbe
 from ptycho.evaluation.trust import ORIENTATION
+from ptycho.preparation.dataset import choose_probe, map_positions
 from ptycho.reconstruction.scan_likelihood import side_by_side
 from ptycho.reconstruction.trial import Sample, Trial, TrialOptions, best_of, middle, place_anew
-from ptycho.scan.comparison import Rule, split_patterns
+from ptycho.scan.coarser import downsampled
+from ptycho.scan.comparison import Rule, compare_shares, split_patterns
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
 from ptycho.scan.optics import Optic, curvature_of, curved, measured_power, optics_of, pupil, refocused
-from ptycho.scan.probe import intensity_of
+from ptycho.scan.positions import rotation
+from ptycho.scan.probe import intensity_of, masked
 
 
 @dataclass(frozen=True)
@@ -261,3 +267,97 @@ def likeness(mean: np.ndarray, probe: np.ndarray, blur: float = 1 / 32) -> float
     a, b = (image - image.mean() for image in images)
     norm = np.linalg.norm(a) * np.linalg.norm(b)
     return float(np.dot(a, b) / norm) if norm > 0 else 0.0
+
+
+def check_probe(aligned: AlignedScan, alike: float = 0.4) -> AlignedScan:
+    """Drop the file's probe where it is none: an object, or the probe of another beam.
+
+    Args:
+        alike: least correlation of the mean pattern with the far field of a probe; of right ones it is above
+            .93, of wrong ones below .34 (flat and curved probes, 10⁴ to 10⁹ photons, N = 32 to 128).
+    """
+    scan, data, config = aligned.scan, aligned.data, aligned.config
+    if scan.probe is None or not isinstance(config.probe, OwnProbe) or data.fresnel is not None:
+        return aligned
+    correlation = likeness(data.amplitudes.statistics.mean_intensity, data.probe)
+    if correlation > alike:
+        return aligned
+    text = (
+        "the probe of the file does not belong to the patterns: its far field and their mean have a "
+        f"correlation of {correlation:.2f}; it is estimated instead; set probe=npz probe.file=… or "
+        "probe=zone_plate"
+    )
+    scan = replace(scan, probe=None)
+    modes, _ = choose_probe(scan, config.probe, config.run)
+    return replace(aligned, scan=scan, data=data.under_probe(modes)).decided(Finding.warning(text))
+
+
+def estimate_probe(aligned: AlignedScan, context: RunContext) -> AlignedScan:
+    """Return a scan whose probe is estimated from its patterns."""
+    turned, curvatures = _rotated(aligned), aligned.rotation.curvatures
+    guess = guess_lens(turned, curvatures) if curvatures else guess_probe(turned)
+    return replace(aligned.under(guess.probe), estimated=True).decided(guess.finding)
+
+
+def compare_probe(aligned: AlignedScan, context: RunContext) -> AlignedScan:
+    """Replace the specified probe by one of the curvature that parallax shows, if that is clearly better."""
+    turned = _rotated(aligned)
+    guess, own = guess_lens(turned, aligned.rotation.curvatures), own_held_out(turned)
+    other = guess.refined.held_out
+    if not compare_shares(other, own).passes(ProbeOptions.another):
+        return aligned
+    text = (
+        f"the specified probe explains held-out patterns worse (deviance {own.mean():.3g}) than {guess.text} "
+        f"({other.mean():.3g}), which is used instead; check its defocus, or keep it with probe.learn=false"
+    )
+    return replace(aligned.under(guess.probe), estimated=True).decided(Finding.warning(text))
+
+
+def compare_defocus(aligned: AlignedScan, context: RunContext) -> AlignedScan:
+    """Give the specified probe another curvature, or its conjugate, if that explains clearly more.
+
+    A curvature of the other sign explains what positions of the other sign do. Positions are as they were
+    read here, so none is tried with ``data.orientation=auto``.
+    """
+    view, auto = downsampled(aligned.data), aligned.config.data.orientation == "auto"
+    found = find_other_probe(view.data, both_signs=not auto)
+    if found is None:
+        return aligned
+    probe = masked(found.of(aligned.data.probe, view.ratio), aligned.config.probe)
+    return replace(aligned, data=aligned.data.under_probe(probe)).decided(found.finding)
+
+
+def _rotated(aligned: AlignedScan) -> Dataset:
+    """Return the patterns at rotated positions, those of the largest scan if there are several."""
+    turned = map_positions(aligned.scan, aligned.data, rotation(aligned.rotation.degrees))[1]
+    if not aligned.joins_scans:
+        return turned
+    index = aligned.scan.scan_index  # the places of the scans are not known yet
+    return turned.subset(np.flatnonzero(index == np.bincount(index).argmax()), 1)
+
+
+def has_no_probe(aligned: AlignedScan) -> bool:
+    """Return whether neither the file nor the configuration has a probe."""
+    return aligned.scan.probe is None and isinstance(aligned.config.probe, OwnProbe)
+
+
+def shows_another_probe(aligned: AlignedScan, fewest: int = 48) -> bool:
+    """Return whether a specified probe may be replaced, and parallax shows a curvature to compare it with.
+
+    ``fewest``: patterns that the comparison needs; of fewer, too few are held out.
+    """
+    shown = bool(aligned.rotation.curvatures)
+    return shown and _probe_is_open(aligned) and len(aligned.data.positions) >= fewest
+
+
+def _probe_is_open(aligned: AlignedScan) -> bool:
+    """Return whether a specified probe may be replaced."""
+    config = aligned.config
+    return config.probe.learn is not False and config.run is None and not aligned.estimated
+
+
+def may_be_defocused(aligned: AlignedScan) -> bool:
+    """Return whether the specified probe of a scan may have another curvature; parallax shows electrons'."""
+    config, far = aligned.config.data, aligned.data.fresnel is None
+    of_photons = config.shared is None and not rotation_is_open(aligned.scan, config)
+    return far and of_photons and _probe_is_open(aligned) and aligned.suffices_for_trials

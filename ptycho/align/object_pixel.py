@@ -50,13 +50,7 @@ def may_be_finer(aligned: AlignedScan) -> bool:
     solver_alone = not config.models and config.run is None and isinstance(config.probe, OwnProbe)
     is_open = config.data.N is None and config.data.shared is None and config.probe.mask_diameter_px is None
     at_edge = any(finding.what == AT_EDGE for finding in aligned.scan.findings)
-    return (
-        solver_alone
-        and is_open
-        and at_edge
-        and data.fresnel is None
-        and len(data.positions) >= TrialOptions.least
-    )
+    return solver_alone and is_open and at_edge and data.fresnel is None and aligned.suffices_for_trials
 
 
 def refine_pixel(aligned: AlignedScan, context: RunContext) -> AlignedScan:

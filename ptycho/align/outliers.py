@@ -100,8 +100,8 @@ def may_have_outliers(aligned: AlignedScan) -> bool:
     """Return whether some patterns stand out, and may be left out."""
     config, data, count = aligned.config, aligned.data, len(aligned.data.positions)
     one_scan = config.data.shared is None and config.data.frames is None and data.fresnel is None
-    open_ = config.data.position_jumps and config.solver.positions is not False
-    if not (one_scan and open_ and TrialOptions.least <= count <= data.held_by(JumpOptions.most_pixels, 1)):
+    some = TrialOptions.least <= count <= data.held_by(JumpOptions.most_pixels, 1)
+    if not (one_scan and some and aligned.positions_may_jump):
         return False
     return aligned.contradicted or any_stands_out(data)
 

@@ -13,17 +13,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 from scipy import fft
 from scipy.ndimage import gaussian_filter
 
+from ptycho.align.aligned import AlignedScan, RunContext
+from ptycho.align.initial_probe import guess_probe
+from ptycho.evaluation.trust import POSITIONS
+from ptycho.preparation.dataset import place_patterns
 from ptycho.reconstruction.estimate import Estimate, Refine
 from ptycho.reconstruction.parameters import illuminated, object_illumination
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood, likelihood_of
 from ptycho.reconstruction.solver import Objective, fit, fit_from_constant
 from ptycho.reconstruction.trial import TrialOptions, constant_object
 from ptycho.scan.beam import Beam
+from ptycho.scan.coarser import downsampled
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
 from ptycho.scan.positions import rotation
@@ -83,6 +89,38 @@ class Placed:
     first: int  # the largest
     places: dict[int, Place | None]  # of the others; None: its object has nothing in common with the first
     probes: dict[int, np.ndarray]  # ``(K, N, N)`` complex64 of each, refined by its patterns alone
+
+
+def join_scans(aligned: AlignedScan, context: RunContext) -> AlignedScan:
+    """Place several scans of one object on the one that has the most patterns."""
+    config = aligned.config
+    index, names = aligned.scan.scan_index, [Path(file).name for file in config.data.file]
+    view = downsampled(aligned.data)
+    own: Callable[[Dataset], np.ndarray] | None = None
+    if config.data.shared == "object":
+        own = (lambda part: guess_probe(part).probe) if aligned.estimated else (lambda part: part.probe)
+    placed = place_on_the_largest(view.data, index, config.probe.learn is not False, own)
+    first = placed.first
+    positions, flux = aligned.data.positions.astype(float), aligned.data.beam.flux.copy()
+    findings: list[Finding] = []
+    for k, place in placed.places.items():
+        if place is None:
+            text = (
+                f"{names[k]}: its object has nothing in common with that of {names[first]}; it stays where "
+                "its file places it; is it of the same sample?"
+            )
+            findings.append(Finding.warning(text, POSITIONS))
+            continue
+        positions[index == k] = place.of(positions[index == k] * view.ratio) / view.ratio
+        flux[index == k] *= place.flux
+        with_flux = own is None  # else probes differ in power
+        findings.append(place.finding(names[k], names[first], view.ratio, with_flux))
+    scan, data, _ = place_patterns(aligned.scan, aligned.data, positions)
+    beam = replace(data.beam, flux=(flux / np.sqrt(np.mean(flux**2))).astype(np.float32))
+    if own is not None:
+        finer = {k: view.finer_probe(probe) for k, probe in placed.probes.items()}
+        beam = with_probe_of_each(beam, index, replace(placed, probes=finer))
+    return replace(aligned, scan=scan, data=replace(data, beam=beam)).decided(*findings)
 
 
 def with_probe_of_each(beam: Beam, index: np.ndarray, placed: Placed) -> Beam:

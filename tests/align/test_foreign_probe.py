@@ -7,8 +7,8 @@ import pytest
 from helpers.likelihood import N, Scan, beam
 
 import ptycho
-from ptycho.align.align_scan import check_probe
 from ptycho.align.aligned import AlignedScan
+from ptycho.align.initial_probe import check_probe
 from ptycho.config import ScanRunConfig, ZonePlateProbe
 from ptycho.scan.beam import Beam
 

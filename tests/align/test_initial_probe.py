@@ -8,10 +8,16 @@ import pytest
 from helpers.phase_scans import scan_with
 
 import ptycho
-from ptycho.align.align_scan import STEPS, compare_defocus, compare_probe
+from ptycho.align.align_scan import STEPS
 from ptycho.align.aligned import AlignedScan, RunContext
 from ptycho.align.geometry import CoarseRotation
-from ptycho.align.initial_probe import ProbeOptions, guess_probe, scale_to_patterns
+from ptycho.align.initial_probe import (
+    ProbeOptions,
+    compare_defocus,
+    compare_probe,
+    guess_probe,
+    scale_to_patterns,
+)
 from ptycho.align.orientation import REVERSED
 from ptycho.config import IdealDiskProbe, OwnProbe, ScanRunConfig, ZonePlateProbe
 from ptycho.evaluation.trust import ORIENTATION
