@@ -32,8 +32,8 @@ from benchmarks.panel import ILLUMINATED, Cell, far_intensity, scan_of
 from ptycho.reconstruction.maximum_likelihood import Solved, solve
 from ptycho.reconstruction.selection import ModelOptions
 from ptycho.reconstruction.uncertainty import map_errors, turn_towards
-from ptycho.scan.coverage import covered, photon_noise
 from ptycho.scan.dataset import Dataset
+from ptycho.scan.reconstruction import covered, photon_noise
 
 CELLS = ((1e6, 5), (1e4, 12), (1e5, 12))
 KNOWN = ModelOptions(probe=False, positions=False, flux=False, background=False)

@@ -47,12 +47,11 @@ from ptycho.evaluation import metrics
 from ptycho.networks import count_parameters
 from ptycho.networks.layers import make_predict_step
 from ptycho.reconstruction.stitching import predict_scan, stitch
-from ptycho.scan.batches import Batch, training_batches
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.groups import Tiling
 from ptycho.simulation.simulate import simulate
 from ptycho.training.competitors import COMPETITORS, geometry_of
-from ptycho.training.fitting import learning_rate_schedule, make_train_step
+from ptycho.training.fitting import Batch, learning_rate_schedule, make_train_step, training_batches
 
 CONF = Path(__file__).resolve().parents[1] / "conf"
 MODELS = ("unrolled", "unrolled_fast", "unet", "baseline")

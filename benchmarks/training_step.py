@@ -30,11 +30,10 @@ from benchmarks.timing import machine
 from ptycho.config import RunConfig, UnrolledModel, XlaConfig
 from ptycho.networks import build_pinn
 from ptycho.networks.layers import make_predict_step
-from ptycho.scan.batches import batch_of
 from ptycho.scan.dataset import Dataset
 from ptycho.simulation.simulate import simulate
 from ptycho.training.competitors import geometry_of
-from ptycho.training.fitting import make_train_step
+from ptycho.training.fitting import batch_of, make_train_step
 
 MODELS = {"unrolled_fast": UnrolledModel(stages=3, width=32, blocks=1), "unrolled": RunConfig().model}
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import yaml
 from pydantic_core import PydanticUndefined
 
-from ptycho.command_line.schema_text import default_of, in_order, yaml_lines, yaml_value
 from ptycho.config import GENERATORS, MEASURED_PROBES, PROBES, Imperfections, StitchConfig
+from ptycho.config.mapping import default_of, in_order, yaml_lines, yaml_value
 from ptycho.config.messages import allowed, sections_of
 from ptycho.config.schema import LEVELS, level_of
 from ptycho.evaluation.trust import FLAGS

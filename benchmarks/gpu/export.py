@@ -32,9 +32,9 @@ from ptycho.config.memory import CHUNK_PIXELS
 from ptycho.networks import build_pinn
 from ptycho.reconstruction.likelihood import likelihood_step
 from ptycho.reconstruction.scan_likelihood import computed_with
-from ptycho.scan.batches import batch_of
 from ptycho.simulation.simulate import simulate
 from ptycho.training.competitors import geometry_of
+from ptycho.training.fitting import batch_of
 from ptycho_images import crop_and_resize, projective_warp, resize, translate
 
 Inputs = Sequence[tuple[np.ndarray, bool]]

@@ -48,9 +48,9 @@ from ptycho.preparation.dataset import at_positions
 from ptycho.preparation.start import FRAME_OFFSET, ORIENTED
 from ptycho.scan.coarser import downsampled
 from ptycho.scan.comparison import compare_shares
-from ptycho.scan.coverage import values_per_parameter
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
+from ptycho.scan.reconstruction import values_per_parameter
 
 log = logging.getLogger(__name__)
 

@@ -17,8 +17,8 @@ import numpy as np
 
 from ptycho.align.aligned import AlignedScan, RunContext, read_again
 from ptycho.config import ConfigError, OwnProbe
+from ptycho.preparation.dataset import check_disk, check_memory_for
 from ptycho.preparation.prepare import interpret_again
-from ptycho.preparation.room import check_disk, check_memory_for
 from ptycho.preparation.start import FINER_PIXELS
 from ptycho.preparation.window import AT_EDGE, finer_side
 from ptycho.reconstruction.estimate import Estimate, Refine

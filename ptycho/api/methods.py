@@ -18,8 +18,8 @@ from ptycho.methods.half_scans import resolution
 from ptycho.methods.pipeline import assess
 from ptycho.methods.prepared import prepare
 from ptycho.methods.table import METHODS, NETWORK, SOLVER, MethodInputs
+from ptycho.preparation.dataset import check_disk
 from ptycho.preparation.prepare import ScanGeometry
-from ptycho.preparation.room import check_disk
 from ptycho.progress import Event
 from ptycho.run import names
 from ptycho.run.folder import RunFolder

@@ -9,16 +9,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from ptycho.api.arguments import argument_words, name_arguments
 from ptycho.api.scan import Scan, as_scan, plain
 from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.data import DataConfig
 from ptycho.config.mapping import from_mapping
-from ptycho.config.messages import fields_of
+from ptycho.config.messages import argument_words, fields_of, name_arguments
 from ptycho.config.own_code import allow
 from ptycho.config.run_config import PRETRAINED
 from ptycho.config.solver_config import LsqmlConfig, SolverConfig
-from ptycho.preparation.room import check_disk
+from ptycho.preparation.dataset import check_disk
 from ptycho.progress import OnEvent, ignore, phases_for
 from ptycho.quiet_start import require_tensorflow, start_tensorflow
 from ptycho.reconstruction.lsqml import available

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from ptycho.api.arguments import argument_words, name_arguments
 from ptycho.api.arrays import check_pixel, raw_scan
 from ptycho.config import ConfigError, ScanRunConfig, check
 from ptycho.config.data import DataConfig
 from ptycho.config.mapping import from_mapping, to_dataclass
+from ptycho.config.messages import argument_words, name_arguments
 from ptycho.config.own_code import allow
+from ptycho.preparation.dataset import check_disk, check_memory_for
 from ptycho.preparation.geometry import PixelSize, object_pixel, remove_common_fraction
 from ptycho.preparation.marks import blocks_of
 from ptycho.preparation.prepare import ScanGeometry, interpret
-from ptycho.preparation.room import check_disk, check_memory_for
 from ptycho.readers.table import open_raw
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding

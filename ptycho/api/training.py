@@ -8,13 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from ptycho.api.arguments import name_arguments
 from ptycho.api.reconstruction import shows_bars, start_keras
 from ptycho.api.scan import Scan, as_scan, plain
 from ptycho.config import ConfigError, CustomModel, EpochsConfig, OwnProbe, ScanRunConfig, check
 from ptycho.config.data import DataConfig
 from ptycho.config.mapping import programs_in
-from ptycho.config.messages import fields_of, show
+from ptycho.config.messages import fields_of, name_arguments, show
 from ptycho.config.own_code import allow, is_import_path
 from ptycho.config.run_config import EPOCHS, FAST
 from ptycho.config.sections import FourierModel, GeneratorConfig, UNetModel, UnrolledModel, XlaConfig

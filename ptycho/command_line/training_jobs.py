@@ -30,11 +30,11 @@ from ptycho.files.lock import BusyError, is_locked, locked
 from ptycho.installed import PAGES, remedy
 from ptycho.preparation.start import product_file
 from ptycho.quiet_start import require_tensorflow, start_tensorflow
+from ptycho.report.entries import LAST, MARKDOWN, MEASURED, check_table, override_cells, write_table
 from ptycho.run.folder import RunFolder, check_free, check_writable, config_text, kept_aside
 from ptycho.run.names import CONFIG, REPORT
 from ptycho.run.record import check_files, check_links, damaged
 from ptycho.run.replacing import check_inputs, waits
-from ptycho.run.scan_table import LAST, MARKDOWN, MEASURED, check_table, override_cells, write_table
 from ptycho.run.stored_run import is_finished, read_job, run_folder
 from ptycho.training.interrupt import StopRequest, remove_traces
 

@@ -1,14 +1,19 @@
-"""The error of a configuration or input file: one line with key, value and what is allowed."""
+"""The error of a configuration or input file: one line with key, value and what is allowed.
+
+In Python it names an argument, ``positions=True``, where the command line has ``solver.positions=true``.
+"""
 
 from __future__ import annotations
 
 import difflib
+import functools
 import json
+import re
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import is_dataclass
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from annotated_types import Ge, Gt, Le, Lt, MinLen
 from pydantic import ValidationError
@@ -202,3 +207,47 @@ def unknown_key(cls: type, name: str, value: str) -> str:
 def one_line(text: str) -> str:
     """Return a message of several lines on one."""
     return " ".join(text.split())
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+VALUES = {"true": "True", "false": "False", "null": "None"}
+
+
+def argument_words(*sections: Any, renamed: Mapping[str, str] | None = None) -> Callable[[str], str]:
+    """Return a function of a text that names arguments where the text has keys of the configuration.
+
+    Keys of ``sections`` are arguments under their own names; ``renamed`` has others.
+    """
+    keys = {f"{cls.SECTION}.{name}": name for cls in sections for name in fields_of(cls)}
+    keys |= renamed or {}
+    names = "|".join(map(re.escape, sorted(keys, key=len, reverse=True)))
+    known = re.compile(rf"(?<![\w./])({names})\b(?:=({'|'.join(VALUES)})\b)?")
+
+    def argument(key: re.Match[str]) -> str:
+        return keys[key[1]] + (f"={VALUES[key[2]]}" if key[2] else "")
+
+    return functools.partial(known.sub, argument)
+
+
+def name_arguments(
+    *sections: Any, renamed: Mapping[str, str] | None = None
+) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Let the errors of a function name its arguments by :func:`argument_words`."""
+    words = argument_words(*sections, renamed=renamed)
+    places = "|".join(re.escape(cls.SECTION) for cls in sections)
+    unknown = re.compile(rf"^({places})\.(?=\w+=)")
+
+    def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        @functools.wraps(function)
+        def call(*arguments: P.args, **named: P.kwargs) -> T:
+            try:
+                return function(*arguments, **named)
+            except ConfigError as error:
+                text = unknown.sub("", words(str(error)))
+                error.args = (re.sub(", or null$", ", or None", text),)
+                raise
+
+        return call
+
+    return decorate

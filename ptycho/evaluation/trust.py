@@ -271,7 +271,7 @@ def noise_share(image: np.ndarray, noise: np.ndarray) -> float:
     Args:
         image: ``(…)`` complex.
         noise: ``(…)``, standard deviation that photons leave in each part of them, as of
-            :func:`ptycho.scan.coverage.photon_noise`.
+            :func:`ptycho.scan.reconstruction.photon_noise`.
     """
     contrast = float(np.std(np.abs(image)))
     return float(np.median(noise)) / max(contrast, 1e-30)

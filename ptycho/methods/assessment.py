@@ -36,12 +36,11 @@ from ptycho.reconstruction.maximum_likelihood import Solved
 from ptycho.reconstruction.misfit import Misfit, Residuals, misfit, residuals
 from ptycho.scan.beam import Beam
 from ptycho.scan.coarser import on_finer_pixels
-from ptycho.scan.coverage import covered, photon_noise
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import flags_of
 from ptycho.scan.probe import energy_diameter
 from ptycho.scan.ramp import levelled
-from ptycho.scan.reconstruction import Reconstruction
+from ptycho.scan.reconstruction import Reconstruction, covered, photon_noise
 
 log = logging.getLogger(__name__)
 

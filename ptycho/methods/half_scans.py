@@ -13,9 +13,8 @@ from ptycho.evaluation import metrics
 from ptycho.evaluation.frc import DIRECTIONS, frc, frc_by_direction, frc_crossing, half_bit
 from ptycho.preparation.dataset import FEWEST
 from ptycho.reconstruction.holdout import coverage
-from ptycho.scan.coverage import photon_noise
 from ptycho.scan.dataset import Dataset
-from ptycho.scan.reconstruction import Reconstruction
+from ptycho.scan.reconstruction import Reconstruction, photon_noise
 
 log = logging.getLogger(__name__)
 

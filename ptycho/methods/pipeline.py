@@ -30,11 +30,10 @@ from ptycho.readers.raw_scan import listed
 from ptycho.reconstruction.causes import MOTION, PATTERN_SHIFT, POSITION_MAP
 from ptycho.reconstruction.misfit import find_outliers
 from ptycho.reconstruction.trial import TrialOptions
-from ptycho.scan.coverage import values_per_parameter
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding, flags_of, report
 from ptycho.scan.ramp import move_ramp
-from ptycho.scan.reconstruction import Reconstruction
+from ptycho.scan.reconstruction import Reconstruction, values_per_parameter
 
 log = logging.getLogger(__name__)
 CAUSE_FLAGS = {PATTERN_SHIFT: (SHIFT,), MOTION: (MOTION_FLAG,)}

@@ -18,11 +18,10 @@ from ptycho.preparation.dataset import number_held_out
 from ptycho.preparation.prepare import ScanGeometry
 from ptycho.scan.beam import Beam, join_parts
 from ptycho.scan.comparison import split_patterns
-from ptycho.scan.coverage import values_per_parameter
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding, report
 from ptycho.scan.probe import probe_mask
-from ptycho.scan.reconstruction import Reconstruction
+from ptycho.scan.reconstruction import Reconstruction, values_per_parameter
 
 log = logging.getLogger(__name__)
 

@@ -29,12 +29,11 @@ from ptycho.reconstruction.selection import ModelOptions
 from ptycho.reconstruction.slice_selection import root_of
 from ptycho.reconstruction.solver import FIT, OBJECT_ALONE, Objective, fit, fit_further
 from ptycho.reconstruction.uncertainty import map_errors, phase_left
-from ptycho.scan.coverage import covered_part
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
 from ptycho.scan.probe import intensity_at_edge, specified_support
 from ptycho.scan.ramp import phase_ramp, phase_slope
-from ptycho.scan.reconstruction import Reconstruction
+from ptycho.scan.reconstruction import Reconstruction, covered_part
 
 log = logging.getLogger(__name__)
 SOLVER = "solver"

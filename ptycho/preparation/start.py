@@ -1,8 +1,8 @@
-"""The result of an earlier run, from which a reconstruction begins (key ``start``)."""
+"""The result of an earlier run: its file, and a reconstruction that begins from it (key ``start``)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,6 @@ import numpy as np
 from ptycho.config import ConfigError
 from ptycho.config.data import DataConfig
 from ptycho.files.opening import FileError
-from ptycho.files.run_product import METRICS
 from ptycho.files.text import parse_json, read_json
 from ptycho.preparation.geometry import resampled_probe
 from ptycho.preparation.prepare import ScanGeometry
@@ -25,6 +24,8 @@ from ptycho.scan.positions import even_side
 from ptycho.scan.probe import interpolated
 
 PRODUCT, SOLVER = "product.h5", "solver: "
+METRICS, RECONS = "metrics.json", "recons"
+BEST = ("solver", "refined", "pinn", "lsqml", "baseline")  # where a run does not say
 # findings whose values are keys, as typed
 ORIENTED, FRAME_OFFSET, FINER_PIXELS = "orientation", "frame offset", "finer object pixels"
 OUTLIERS = "outliers dropped"
@@ -100,6 +101,23 @@ def read_start(path: str, scan: ScanGeometry) -> Start:
 def product_file(path: str) -> Path:
     """Return the product of a run's folder, or the file itself."""
     return Path(path) / PRODUCT if Path(path).is_dir() else Path(path)
+
+
+def product_of(metrics: Mapping[str, Any], held: Collection[str]) -> str:
+    """Return the product among the reconstructions that are ``held``, by a scan's scores; empty: none."""
+    named = metrics.get("product")
+    return str(named) if named in held else next((name for name in BEST if name in held), "")
+
+
+def find_product(run: Path) -> tuple[str, Path] | None:
+    """Return name and file of a run's product."""
+    try:
+        metrics = read_json(run / METRICS)
+    except (OSError, ValueError):  # not finished, or damaged: its files say what is there
+        metrics = {}
+    files = {path.parent.name: path for path in (run / RECONS).glob("*/recon.npz")}
+    name = product_of(metrics, files)
+    return (name, files[name]) if name else None
 
 
 def _product(path: str, file: Path) -> Placement:

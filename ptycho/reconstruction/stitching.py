@@ -17,10 +17,9 @@ from scipy.spatial import cKDTree
 from ptycho.config import check
 from ptycho.files.file_array import FileArray
 from ptycho.progress import Progress
-from ptycho.scan.coverage import above
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import intensity_of
-from ptycho.scan.reconstruction import Reconstruction
+from ptycho.scan.reconstruction import Reconstruction, above
 from ptycho.scan.windows import add_windows, inner_windows, placed_windows
 
 PredictStep = Callable[..., Any]

@@ -25,8 +25,8 @@ from ptycho.config.sections import NAMED
 from ptycho.files.lock import is_locked
 from ptycho.files.npz import NpzFile, read_all
 from ptycho.files.opening import FileError
-from ptycho.files.run_product import product_of
 from ptycho.files.text import read_json, read_yaml, shown
+from ptycho.preparation.start import product_of
 from ptycho.run import names
 from ptycho.run.record import own_files
 from ptycho.run.stored_run import read_job

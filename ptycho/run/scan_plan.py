@@ -14,10 +14,16 @@ from ptycho.config.memory import block_patterns
 from ptycho.config.own_code import DOORS, load
 from ptycho.config.run_config import FAST
 from ptycho.config.sections import GeneratorConfig
-from ptycho.preparation.dataset import check_enough, choose_probe, number_held_out, space_between_slices
+from ptycho.preparation.dataset import (
+    check_disk,
+    check_enough,
+    check_memory_for,
+    choose_probe,
+    number_held_out,
+    space_between_slices,
+)
 from ptycho.preparation.geometry import isolated
 from ptycho.preparation.prepare import ScanGeometry, interpret
-from ptycho.preparation.room import check_disk, check_memory_for
 from ptycho.preparation.start import read_start
 from ptycho.quiet_start import start_tensorflow
 from ptycho.readers.table import open_raw

@@ -18,8 +18,8 @@ from ptycho.config.data import DataConfig
 from ptycho.config.solver_config import SolverConfig
 from ptycho.evaluation.trust import FEW, ORIENTATION, POSITIONS, SCALE
 from ptycho.scan.comparison import Comparison
-from ptycho.scan.coverage import values_per_parameter
 from ptycho.scan.finding import Finding, flags_of, warnings_of
+from ptycho.scan.reconstruction import values_per_parameter
 
 LOST, STRETCH = np.ones(9, bool), 1.5
 MOVES = np.zeros((9, 2))

@@ -7,9 +7,8 @@ import pytest
 
 import ptycho
 from ptycho.api import reconstruction
-from ptycho.api.arguments import name_arguments
 from ptycho.config.data import DataConfig
-from ptycho.config.messages import fields_of
+from ptycho.config.messages import fields_of, name_arguments
 from ptycho.config.solver_config import SolverConfig
 from ptycho.evaluation.trust import FLAGS
 

@@ -15,13 +15,12 @@ from helpers.cli import ROOT, files
 
 from ptycho.config import ConfigError, RunConfig, ScanRunConfig, ZonePlateProbe
 from ptycho.config.data import DataConfig
-from ptycho.exports import cxi, npz, product, tiff
+from ptycho.exports import FORMATS, SUFFIXES, cxi, format_of, npz, product, tiff
 from ptycho.exports.exported_scan import ExportedScan, from_dataset, intensities, product_of
-from ptycho.exports.table import FORMATS, SUFFIXES, format_of
 from ptycho.files.atomic import WriteError
-from ptycho.files.run_product import find_product
 from ptycho.preparation.dataset import make_dataset
 from ptycho.preparation.prepare import interpret
+from ptycho.preparation.start import find_product
 from ptycho.readers.raw_scan import ReadOptions
 from ptycho.readers.table import open_scan
 from ptycho.run import names

@@ -9,9 +9,9 @@ from helpers.scans import save_npz
 
 from ptycho.config import ConfigError
 from ptycho.files.file_array import FileArray
-from ptycho.scan.batches import batch_of
 from ptycho.scan.dataset_file import load_dataset, to_arrays
 from ptycho.scan.patterns import Patterns, Statistics
+from ptycho.training.fitting import batch_of
 
 KEYS = ("amplitudes", "positions", "image", "groups", "probe", "objects")
 CORNERS = [[0, 0], [0, 4], [4, 0], [4, 4]]

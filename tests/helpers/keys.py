@@ -1,6 +1,6 @@
 """The keys of a program, by its schema."""
 
-from ptycho.command_line.schema_text import in_order
+from ptycho.config.mapping import in_order
 from ptycho.config.messages import fields_of, sections_of
 
 

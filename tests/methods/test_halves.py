@@ -11,7 +11,7 @@ from helpers.quick import KNOWN
 from ptycho.methods.half_scans import half_scans
 from ptycho.methods.solver import half_object
 from ptycho.reconstruction.maximum_likelihood import solve
-from ptycho.scan.coverage import covered_part, photon_noise
+from ptycho.scan.reconstruction import covered_part, photon_noise
 
 
 @pytest.fixture(scope="module")

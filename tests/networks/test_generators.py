@@ -10,8 +10,8 @@ from helpers.gradients import gradients
 
 from ptycho import physics
 from ptycho.config import FileProbe, IdealDiskProbe, ScanConfig, XlaConfig, ZonePlateProbe
-from ptycho.scan.batches import batch_of
 from ptycho.simulation.simulate import noise_free_amplitudes, simulate
+from ptycho.training.fitting import batch_of
 
 GROUPS = np.array([0, 5, 11])
 

@@ -7,8 +7,7 @@ import tensorflow as tf
 
 from ptycho.config import TrainConfig
 from ptycho.networks.layers import get_weights
-from ptycho.scan.batches import batch_of
-from ptycho.training.fitting import FitSettings, build_optimizer, make_train_step
+from ptycho.training.fitting import FitSettings, batch_of, build_optimizer, make_train_step
 
 
 def one_step(build_network):

@@ -9,8 +9,8 @@ from ptycho.config import BaselineConfig, FourierModel, UNetModel, UnrolledModel
 from ptycho.networks.fno import SpectralConvolution
 from ptycho.networks.layers import Geometry, get_weights, set_weights
 from ptycho.networks.unrolled import ResidualCNN
-from ptycho.scan.batches import batch_of
 from ptycho.training.competitors import COMPETITORS
+from ptycho.training.fitting import batch_of
 
 ALL = ("unrolled", "unet", "unet_big", "fno", "baseline")
 GROUPS = np.array([0, 5, 11])

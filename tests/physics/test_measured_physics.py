@@ -17,9 +17,9 @@ from ptycho.reconstruction.estimate import Estimate
 from ptycho.reconstruction.misfit import misfit, predictions
 from ptycho.reconstruction.scan_likelihood import likelihood_of
 from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit
-from ptycho.scan.batches import batch_of
 from ptycho.scan.windows import cut_windows
 from ptycho.training.competitors import geometry_of
+from ptycho.training.fitting import batch_of
 
 N, M = 24, 60
 

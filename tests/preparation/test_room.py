@@ -7,7 +7,7 @@ import pytest
 
 import ptycho
 from ptycho.config import ConfigError
-from ptycho.preparation.room import check_memory_for
+from ptycho.preparation.dataset import check_memory_for
 
 
 def scan_with(far):
@@ -30,7 +30,7 @@ def test_python_copies_no_pattern_where_there_is_no_room_for_all(monkeypatch):
     positions = 3.0 * np.stack(np.meshgrid(np.arange(6), np.arange(5), indexing="ij"), -1).reshape(-1, 2)
     scan = ptycho.Scan.from_arrays(rng.poisson(9, (30, 32, 32)), positions, counts=True)
     disk = SimpleNamespace(free=30 * 32 * 32 * 4 - 1)
-    monkeypatch.setattr("ptycho.preparation.room.shutil.disk_usage", lambda place: disk)
+    monkeypatch.setattr("ptycho.preparation.dataset.shutil.disk_usage", lambda place: disk)
     message = r"disk: a copy of the 30 patterns takes 0\.123 MB in .*TMPDIR to a folder with room"
     with pytest.raises(ConfigError, match=message):
         ptycho.reconstruct(scan, "solver")

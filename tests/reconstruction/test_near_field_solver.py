@@ -19,7 +19,7 @@ from ptycho.reconstruction.prior import Prior
 from ptycho.reconstruction.scan_likelihood import likelihood_of as photons_of
 from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit
 from ptycho.reconstruction.trial import TrialOptions
-from ptycho.scan.coverage import illumination
+from ptycho.scan.reconstruction import illumination
 from ptycho.simulation.near_field import simulate_near_field
 
 WAY = Fresnel(7.0, 5.0)

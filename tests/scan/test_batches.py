@@ -9,8 +9,8 @@ import tensorflow as tf
 from helpers import reference
 
 from ptycho.config import ScanConfig
-from ptycho.scan.batches import batch_of, padded_batches, prefetched, training_batches
 from ptycho.simulation.simulate import simulate
+from ptycho.training.fitting import batch_of, padded_batches, prefetched, training_batches
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from helpers import reference
 from helpers.datasets import single_patterns
 
 from ptycho.reconstruction.misfit import misfit
-from ptycho.scan.coverage import covered, covered_part, photon_noise
+from ptycho.scan.reconstruction import covered, covered_part, photon_noise
 
 
 def scan_of(probe, positions):

@@ -10,11 +10,17 @@ from helpers import reference
 
 from ptycho.config import RunConfig, TrainConfig, UnrolledModel, ZonePlateProbe
 from ptycho.networks import build_pinn
-from ptycho.scan.batches import batch_of
 from ptycho.scan.probe import make_probe
 from ptycho.simulation.simulate import simulate
 from ptycho.training.competitors import add_neighbours, geometry_of
-from ptycho.training.fitting import FitSettings, ProbeLearner, TwoOptimizers, find_ambiguities, train
+from ptycho.training.fitting import (
+    FitSettings,
+    ProbeLearner,
+    TwoOptimizers,
+    batch_of,
+    find_ambiguities,
+    train,
+)
 
 CONFIG = RunConfig(
     N=32,

@@ -16,8 +16,8 @@ import workflows.reconstruct.scan
 from ptycho.command_line.training_jobs import Job, explain_going_on, row_of
 from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.data import DataConfig
+from ptycho.report.entries import COLUMNS, check_table, write_table
 from ptycho.run.folder import RunFolder
-from ptycho.run.scan_table import COLUMNS, check_table, write_table
 from workflows.reconstruct.scan_pattern import match, name_scans, split
 
 SCRIPT = ROOT / "scripts/scan_workflow.py"

@@ -23,9 +23,8 @@ from ptycho.run.folder import RunFolder
 from ptycho.run.loaded import LoadedModel
 from ptycho.run.scan_plan import interpret_scan, plan
 from ptycho.scan.beam import Beam
-from ptycho.scan.coverage import covered
 from ptycho.scan.ramp import move_ramp
-from ptycho.scan.reconstruction import Reconstruction
+from ptycho.scan.reconstruction import Reconstruction, covered
 from workflows.convert.simulate_scan import SimulateConfig, simulate_scan
 
 N = 32

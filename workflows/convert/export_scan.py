@@ -14,15 +14,13 @@ from ptycho.config.own_code import allow
 from ptycho.config.schema import Flag, Integer, Number, Text, Texts, key, settings
 from ptycho.config.sections import ProbeConfig, ZonePlateProbe
 from ptycho.config.waves import conjugate_pitch_m, wavelength_m
-from ptycho.exports import tiff
+from ptycho.exports import FORMATS, SUFFIXES, format_of, tiff
 from ptycho.exports.exported_scan import ExportedScan, from_dataset, from_measured
-from ptycho.exports.table import FORMATS, SUFFIXES, format_of
 from ptycho.files.npz import read_all
 from ptycho.files.opening import FileError, faults_of
-from ptycho.files.run_product import find_product
 from ptycho.preparation.dataset import make_dataset
 from ptycho.preparation.prepare import interpret
-from ptycho.preparation.start import decided_reading
+from ptycho.preparation.start import decided_reading, find_product
 from ptycho.progress import Progress
 from ptycho.readers.table import open_raw
 from ptycho.run import names

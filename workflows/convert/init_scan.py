@@ -8,8 +8,8 @@ from typing import Literal
 import yaml
 
 from ptycho.command_line.jobs import CONF
-from ptycho.command_line.schema_text import COLUMN, yaml_lines
 from ptycho.config import ScanRunConfig, check
+from ptycho.config.mapping import COLUMN, yaml_lines
 from ptycho.config.schema import LEVELS, Flag, Text, key, settings
 from ptycho.files.atomic import write_text
 from ptycho.files.text import read_yaml

@@ -14,8 +14,8 @@ from ptycho.config.messages import show
 from ptycho.config.schema import Flag, Number, Text, key, settings
 from ptycho.config.sections import Shape
 from ptycho.config.waves import Fresnel, wavelength_m
+from ptycho.exports import FORMATS, format_of
 from ptycho.exports.exported_scan import ExportedScan
-from ptycho.exports.table import FORMATS, format_of
 from ptycho.progress import Advance, Progress
 from ptycho.run.record import check_output
 from ptycho.scan.probe import fresnel_number, make_probe

@@ -26,7 +26,6 @@ from ptycho.methods.table import LSQML, METHODS, NETWORK, SOLVER, MethodInputs
 from ptycho.reconstruction.blocks import Executor, serial
 from ptycho.reconstruction.lsqml import LsqmlError
 from ptycho.run import names
-from ptycho.run.file_cache import FileCache
 from ptycho.run.folder import RunFolder
 from ptycho.run.loaded import LoadedModel, load_model
 from ptycho.run.network import read_network
@@ -37,7 +36,7 @@ from ptycho.run.stored_run import run_folder
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import findings_of, report, warnings_of
 from ptycho.scan.reconstruction import Reconstruction
-from ptycho.training.checkpoint import History
+from ptycho.training.checkpoint import FileCache, History
 from ptycho.training.competitors import training_geometry
 from ptycho.training.interrupt import StopRequest
 

@@ -18,8 +18,7 @@ from ptycho.config import ConfigError, ScanRunConfig, check
 from ptycho.config.messages import show
 from ptycho.config.schema import Flag, Integer, Text, key, settings
 from ptycho.files.atomic import write_atomically
-from ptycho.preparation.dataset import make_dataset
-from ptycho.preparation.room import check_disk
+from ptycho.preparation.dataset import check_disk, make_dataset
 from ptycho.readers.npz_layouts import GRID_LINES
 from ptycho.reconstruction.stitching import predict_scan
 from ptycho.run.record import check_output

@@ -30,8 +30,8 @@ from ptycho.files.text import parse_json
 from ptycho.progress import Advance, silent
 from ptycho.reconstruction.lsqml import LsqmlError, LsqmlResult
 from ptycho.scan.beam import Beam
-from ptycho.scan.coverage import covered_part
 from ptycho.scan.dataset import Dataset
+from ptycho.scan.reconstruction import covered_part
 
 log = logging.getLogger(__name__)
 

@@ -18,9 +18,8 @@ from ptycho.networks.layers import Geometry
 from ptycho.networks.unrolled import Unrolled
 from ptycho.physics import scaled
 from ptycho.run.network import Setup
-from ptycho.scan.batches import Batch
 from ptycho.training.checkpoint import History, Losses
-from ptycho.training.fitting import learning_rate_schedule
+from ptycho.training.fitting import Batch, learning_rate_schedule
 from ptycho.training.loop import LossTensors, Task
 from ptycho_pretrain.examples import Example, Examples
 from ptycho_pretrain.kinds import choose_entry
