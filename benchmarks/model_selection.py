@@ -50,7 +50,7 @@ def main() -> None:
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         aligned = align(scan, config, RunContext(Path(folder)))
-        prepared = prepare(Path(arguments.file).stem, aligned, config.holdout_fraction, config.seed)
+        prepared = prepare(Path(arguments.file).stem, aligned)
         data = prepared.fitted(prepared.whole.beam)
         options = options_for(prepared, config.solver, config.probe)
         for seed in arguments.seeds:

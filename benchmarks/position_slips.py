@@ -189,7 +189,7 @@ def program_row(case: Case, kind: str, initial_probe: bool) -> Row:
     context = RunContext(Path(tempfile.gettempdir()), bar=False)
     config = ScanRunConfig(data=scan.data)
     aligned = align(scan.geometry, config, context)
-    prepared = prepare(scan.name, aligned, config.holdout_fraction, config.seed)
+    prepared = prepare(scan.name, aligned)
     open_still = (
         [] if prepared.alternative is None else [prepared.alternative.kept]
     )  # until the scan is fitted

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ptycho.align.aligned import RunContext
+from ptycho.align.aligned import AlignedScan, RunContext
 from ptycho.align.cached import align
 from ptycho.api.result import Result
 from ptycho.api.scan import Scan
@@ -19,7 +19,6 @@ from ptycho.methods.pipeline import assess
 from ptycho.methods.prepared import prepare
 from ptycho.methods.table import METHODS, NETWORK, SOLVER, MethodInputs
 from ptycho.preparation.dataset import check_disk
-from ptycho.preparation.prepare import ScanGeometry
 from ptycho.progress import Event
 from ptycho.run import names
 from ptycho.run.folder import RunFolder
@@ -30,12 +29,12 @@ from ptycho.scan.reconstruction import Reconstruction
 
 
 def reconstruct_and_assess(
-    method: str, scan: Scan, config: ScanRunConfig, context: RunContext, with_halves: bool
+    method: str, scan: Scan, aligned: AlignedScan, context: RunContext, with_halves: bool
 ) -> Result:
-    """Reconstruct a scan and score it by the steps of the command line: a row of ``metrics.json``."""
+    """Reconstruct an aligned scan and score it by the steps of the command line: a row of metrics.json."""
+    config = aligned.config
     network = load_model(config.run) if config.run else None
-    aligned = align(scan.geometry, config, context)
-    prepared = prepare(scan.name, aligned, config.holdout_fraction, config.seed)
+    prepared = prepare(scan.name, aligned)
     inputs, reconstructions = MethodInputs(config, context, network), dict[str, Reconstruction]()
     for name in (SOLVER, NETWORK) if method == NETWORK else (method,):
         if name != SOLVER or config.solver.steps:
@@ -65,8 +64,7 @@ def reconstruct_and_assess(
 
 
 def train_on_scan(
-    name: str,  # of the scan
-    scan: ScanGeometry,
+    scan: Scan,
     config: ScanRunConfig,
     path: Path,
     overwrite: bool = False,  # replace a run that the folder holds, once there is a result
@@ -74,13 +72,13 @@ def train_on_scan(
     callbacks: Sequence[Any] = (),  # of Keras or of the loop
 ) -> LoadedModel:
     """Train the PINN that ``config`` describes, store it in ``path``, and read it back."""
-    check_disk(scan.raw, config.data, path)
+    check_disk(scan.geometry.raw, config.data, path)
     with locked(path):
         folder = RunFolder(path, overwrite)
         with folder.replacing(), folder.logged():
             folder.config(config)
-            aligned = align(scan, config, RunContext(path, folder.timed, bar))
-            prepared = prepare(name, aligned, config.holdout_fraction, config.seed)
+            aligned = align(scan.geometry, config, RunContext(path, folder.timed, bar))
+            prepared = prepare(scan.name, aligned)
             parts = split_scan(prepared.fitted(prepared.whole.beam), config.val_fraction, config.seed)
             history = train_network(NETWORK, config, parts, folder, bar=bar, callbacks=callbacks).history
             best = history.rows[history.best_epoch - 1]

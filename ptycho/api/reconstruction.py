@@ -147,12 +147,14 @@ def reconstruct(
     check_disk(scan.geometry.raw, config.data, scratch, "TMPDIR")
     start_keras()
     from ptycho.align.aligned import RunContext
+    from ptycho.align.cached import align
     from ptycho.api.methods import reconstruct_and_assess
 
     context = RunContext(
         scratch, timed=phases_for(on_event), bar=progress and shows_bars(), on_event=on_event, words=WORDS
     )
-    return reconstruct_and_assess(method, scan, config, context, half_scans is not False)
+    aligned = align(scan.geometry, config, context)
+    return reconstruct_and_assess(method, scan, aligned, context, half_scans is not False)
 
 
 def shows_bars() -> bool:

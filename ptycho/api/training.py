@@ -141,4 +141,4 @@ def train(
 
     followers = [*callbacks, *([] if on_event is None else [TellEvents(on_event)])]
     bar = progress and shows_bars()
-    return train_on_scan(scan.name, scan.geometry, config, Path(folder), overwrite, bar, followers)
+    return train_on_scan(scan, config, Path(folder), overwrite, bar, followers)

@@ -24,7 +24,7 @@ from ptycho.command_line.console import typed_words
 from ptycho.command_line.jobs import MISTAKES, fail, job_path, log_to_stderr, plan_all
 from ptycho.command_line.words import asks_help, quote_resume, quoted
 from ptycho.config import NETWORK, ConfigError, JobConfig, ScanRunConfig, TrainedConfig, check
-from ptycho.config.mapping import differences, programs_in, to_mapping
+from ptycho.config.mapping import differences, programs_in, result_settings
 from ptycho.files.atomic import WriteError
 from ptycho.files.lock import BusyError, is_locked, locked
 from ptycho.installed import PAGES, remedy
@@ -76,15 +76,29 @@ class Job:
         """The job as it is when its turn comes: another process may have begun it, or ended it."""
         if self.together is not None and not self.config.overwrite:
             with contextlib.suppress(ConfigError):
-                return replace(self, resumed=not changes(self.path, self.config))
+                return replace(self, resumed=not self.changes())
         return self
 
+    def changes(self) -> list[str]:
+        """Return the keys in which the run in the folder has other values, but for where it is written."""
+        return differences(result_settings(read_job(self.path)), result_settings(self.config))
 
-def changes(run: Path, config: JobConfig) -> list[str]:
-    """Return the keys in which the run in a folder has other values, but ``output_dir`` and ``overwrite``."""
-    stored = read_job(run)
-    asked = replace(config, output_dir=stored.output_dir, overwrite=stored.overwrite)
-    return differences(to_mapping(stored), to_mapping(asked))
+    def check_place(self) -> None:
+        """Refuse an output folder that a new run cannot have, or that holds a file which it reads."""
+        config = self.config
+        check_free(self.path, config.overwrite)
+        if not config.overwrite:
+            return
+        data = ("data.patterns_file", "data.positions_file", "data.mask_file")
+        sections = ((key, *key.split(".")) for key in ("probe.file", "test_probe.file", *data))
+        files = {key: getattr(getattr(config, section, None), name, None) for key, section, name in sections}
+        if isinstance(config, ScanRunConfig):
+            files |= {f"data.file, scan {k}": file for k, file in enumerate(config.data.file, start=1)}
+            if config.run is not None:
+                files["run"] = str(run_folder(config.run) / CONFIG)
+            if config.start is not None:
+                files["start"] = str(product_file(config.start))
+        check_inputs(self.path, {key: Path(name) for key, name in files.items() if name})
 
 
 def format_command(*overrides: str) -> str:
@@ -213,66 +227,42 @@ def plan_jobs(workflow: Workflow, composed: DictConfig) -> list[Job]:
     path, together = job_path(str(config.output_dir)), Path(str(config.output_dir))
     config = replace(config, output_dir=str(path))
     scans = workflow.split(config)
+    job = Job(config, path, tuple(overrides))
     if not scans and hydra_config.mode != RunMode.MULTIRUN:
-        check_place(path, config)
-        return [Job(workflow.check(config), path, tuple(overrides))]
+        job.check_place()
+        return [replace(job, config=workflow.check(config))]
     if isinstance(config, ScanRunConfig):
         check_table(together)
-    if not scans:
-        return [plan_one(workflow, config, overrides, together)]
     common = [text for text in overrides if not text.lstrip("+").startswith("data.file=")]
-    return [
-        plan_one(workflow, replace(scan, output_dir=str(path / name)), common, together, of_pattern=True)
-        for name, scan in scans.items()
-    ]
+    jobs = [] if scans else [replace(job, together=together)]
+    for name, scan in scans.items():
+        assert isinstance(scan, ScanRunConfig)
+        of_scan, own = replace(scan, output_dir=str(path / name)), f"data.file={quoted(scan.data.path)}"
+        jobs.append(Job(of_scan, path / name, (*common, own), together=together, scan=name))
+    return [plan_one(workflow, job) for job in jobs]
 
 
-def plan_one(
-    workflow: Workflow, config: JobConfig, overrides: list[str], together: Path, of_pattern: bool = False
-) -> Job:
-    """Check one of several jobs: to be done or to be resumed; a scan ``of_pattern`` may be unreadable."""
-    path = Path(str(config.output_dir))
-    job = Job(config, path, tuple(overrides), together=together)
-    if of_pattern:
-        assert isinstance(config, ScanRunConfig)
-        own = f"data.file={quoted(config.data.path)}"
-        job = replace(job, overrides=(*overrides, own), scan=path.name)
+def plan_one(workflow: Workflow, job: Job) -> Job:
+    """Check one of several jobs: to be done or to be resumed; a scan of a pattern may be unreadable."""
     try:
-        job = replace(job, config=workflow.check(config))
+        checked = replace(job, config=workflow.check(job.config))
     except ConfigError as error:
-        if not of_pattern:
+        if not job.scan:
             raise
         return replace(job, problem=error)
-    if is_locked(path):
-        return job
-    if config.overwrite or not (path / CONFIG).is_file():
-        check_place(path, config)
-        return job
-    if others := changes(path, job.config):
+    if is_locked(job.path):
+        return checked
+    if job.config.overwrite or not (job.path / CONFIG).is_file():
+        job.check_place()
+        return checked
+    if others := checked.changes():
         raise ConfigError(
-            f"output_dir={together}: holds the run {path.name} with another configuration "
+            f"output_dir={job.together}: holds the run {job.path.name} with another configuration "
             f"({'; '.join(others)}); choose another folder, or overwrite=true to replace it"
         )
-    check_writable(path)
-    check_files(path)
-    return replace(job, resumed=True)
-
-
-def check_place(path: Path, config: JobConfig) -> None:
-    """Refuse an output folder that a new run cannot have, or that holds a file which it reads."""
-    check_free(path, config.overwrite)
-    if not config.overwrite:
-        return
-    keys = ("probe.file", "test_probe.file", "data.patterns_file", "data.positions_file", "data.mask_file")
-    sections = ((key, *key.split(".")) for key in keys)
-    files = {key: getattr(getattr(config, section, None), name, None) for key, section, name in sections}
-    if isinstance(config, ScanRunConfig):
-        files |= {f"data.file, scan {number}": file for number, file in enumerate(config.data.file, start=1)}
-        if config.run is not None:
-            files["run"] = str(run_folder(config.run) / CONFIG)
-        if config.start is not None:
-            files["start"] = str(product_file(config.start))
-    check_inputs(path, {key: Path(name) for key, name in files.items() if name})
+    check_writable(job.path)
+    check_files(job.path)
+    return replace(checked, resumed=True)
 
 
 def plan_resumption(workflow: Workflow, composed: DictConfig) -> Job:

@@ -80,16 +80,11 @@ class Prepared:
         return join_parts([(self.kept, kept)] + ([] if out is None else [(self.out, out)]))
 
 
-def prepare(name: str, aligned: AlignedScan, holdout_fraction: float, seed: int) -> Prepared:
-    """Hold some patterns of an aligned scan out.
-
-    Args:
-        name: of the scan.
-        holdout_fraction: fraction of the patterns, drawn by ``seed``.
-    """
-    whole = aligned.data
-    held_out = number_held_out(len(whole.positions), holdout_fraction)
-    kept, out = split_patterns(whole.positions, held_out, [seed, 1])
+def prepare(name: str, aligned: AlignedScan) -> Prepared:
+    """Hold some patterns of an aligned scan of that name out."""
+    whole, config = aligned.data, aligned.config
+    held_out = number_held_out(len(whole.positions), config.holdout_fraction)
+    kept, out = split_patterns(whole.positions, held_out, [config.seed, 1])
     log.info("%d patterns are fitted, %d are held out for validation", len(kept), len(out))
     prepared = Prepared(
         name,
@@ -100,9 +95,9 @@ def prepare(name: str, aligned: AlignedScan, holdout_fraction: float, seed: int)
         decisions=aligned.decisions,
         alternative=aligned.alternative,
         start=aligned.start,
-        reading=aligned.config.data,
+        reading=config.data,
     )
-    doubts = measurement_doubts(prepared.fitted(whole.beam), aligned.config.probe)
+    doubts = measurement_doubts(prepared.fitted(whole.beam), config.probe)
     report(doubts, log)
     return replace(prepared, decisions=(*prepared.decisions, *doubts))
 

@@ -191,10 +191,12 @@ def test_keys_of_a_file_that_cannot_be_are_named(tmp_path):
 
 def test_a_path_stands_for_the_scan_in_its_file(arrays, tmp_path, monkeypatch):
     """It is read by ``open_scan`` with the same settings; no other value is taken for a scan."""
+    from ptycho.align import cached
     from ptycho.api import methods
 
     path = tmp_path / "scan.npz"
     np.savez(path, data=arrays[0], places=arrays[1].astype(float))
+    monkeypatch.setattr(cached, "align", lambda *_: None)
     monkeypatch.setattr(methods, "reconstruct_and_assess", lambda method, scan, *others: scan)
     settings = {"keys": {"patterns": "data", "positions": "places"}, "unit": "px", "position_axes": "rc"}
     for name in (path, str(path)):

@@ -62,7 +62,7 @@ def run(
         log.info("%s: %s", config.data.paths, scan.raw.format)
         report(scan.decisions, log)
         aligned, inputs = align(scan, config, around), MethodInputs(config, around)
-        prepared = prepare(config.data.name, aligned, config.holdout_fraction, config.seed)
+        prepared = prepare(config.data.name, aligned)
         if config.nepochs and NETWORK in config.models:
             check_network_memory(NETWORK, config, training_geometry(prepared.whole, None))
         reconstructions = {SOLVER: METHODS[SOLVER](prepared, {}, inputs)} if config.solver.steps else {}

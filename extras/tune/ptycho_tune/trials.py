@@ -49,6 +49,5 @@ class Bench:
         key = repr((config.data, probe, config.seed, config.holdout_fraction))
         if key not in self._ready:
             scan = interpret(open_raw(config.data), config.data)
-            aligned = align(scan, config, context)
-            self._ready = {key: prepare("scan", aligned, config.holdout_fraction, config.seed)}
+            self._ready = {key: prepare("scan", align(scan, config, context))}
         return self._ready[key]
