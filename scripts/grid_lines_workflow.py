@@ -39,7 +39,7 @@ from ptycho.command_line.words import translate
 from ptycho.config import ITERATIVE, ConfigError, JobConfig, RunConfig
 from ptycho.config.mapping import programs_in
 from ptycho.config.memory import check_memory, run_memory
-from ptycho.reconstruction.lsqml import available
+from ptycho.reconstruction.lsqml import check_available
 from ptycho.run.scan_plan import check_own_code
 from ptycho.scan.probe import make_probe
 
@@ -52,8 +52,8 @@ def check(config: JobConfig) -> JobConfig:
     check_own_code(programs_in(config))
     for role in ("train", "test"):
         make_probe(config.probe_of(role), config.N)
-    if ITERATIVE in config.models and (missing := available(config.iterative.python)):
-        raise ConfigError(missing)
+    if ITERATIVE in config.models:
+        check_available(config.iterative.python)
     return config
 
 

@@ -101,10 +101,7 @@ def correct_frame_offset(aligned: AlignedScan, context: RunContext) -> AlignedSc
 
 def _read_as(aligned: AlignedScan, config: DataConfig, context: RunContext) -> AlignedScan:
     """Return an aligned scan as another ``config`` reads it, with its map and its probe."""
-    again = read_again(aligned, config, context)
-    if aligned.matrix is not None:
-        again = again.mapped(aligned.matrix, None)
-    again = again.under(aligned.data.probe)
+    again = read_again(aligned, config, context).under(aligned.data.probe)
     return replace(aligned, scan=again.scan, data=again.data, config=again.config, reading=again.reading)
 
 
@@ -115,7 +112,7 @@ def correct_positions(aligned: AlignedScan, context: RunContext) -> AlignedScan:
     if aligned.data.fresnel is not None:  # a near field moves with its positions
         return aligned
     view, scan, config = downsampled(aligned.data), aligned.scan, aligned.config.data
-    fixed, degrees = aligned.config.probe.learn is False, aligned.rotation.degrees
+    fixed, degrees = not aligned.config.learns_probe, aligned.rotation.degrees
     geometry = find_geometry(scan, view.data, config, degrees, not aligned.estimated, fixed)
     probe = None if geometry.probe is None else view.finer_probe(geometry.probe)
     if geometry.reversed_probe:
@@ -195,7 +192,7 @@ def correct_jumps(aligned: AlignedScan, context: RunContext) -> AlignedScan:
 def _jumps(aligned: AlignedScan) -> Jumps:
     """Find the jumps of a scan, of large patterns on downsampled ones."""
     view = downsampled(aligned.data)
-    jumps = find_jumps(view.data, aligned.config.probe.learn is not False)
+    jumps = find_jumps(view.data, aligned.config.learns_probe)
     limits = replace(jumps.limits, least=jumps.limits.least / view.ratio)
     return replace(jumps, moves=jumps.moves / view.ratio, limits=limits)
 

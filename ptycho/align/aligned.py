@@ -111,5 +111,6 @@ def read(scan: ScanGeometry, config: ScanRunConfig, context: RunContext) -> Alig
 
 
 def read_again(aligned: AlignedScan, config: DataConfig, context: RunContext) -> AlignedScan:
-    """Read a scan as another ``config`` says."""
-    return read(interpret_again(aligned.scan, config), replace(aligned.config, data=config), context)
+    """Read a scan as another ``config`` says, with the map of its positions."""
+    again = read(interpret_again(aligned.scan, config), replace(aligned.config, data=config), context)
+    return again if aligned.matrix is None else again.mapped(aligned.matrix, None)

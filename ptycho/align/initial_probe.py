@@ -353,7 +353,7 @@ def shows_another_probe(aligned: AlignedScan, fewest: int = 48) -> bool:
 def _probe_is_open(aligned: AlignedScan) -> bool:
     """Return whether a specified probe may be replaced."""
     config = aligned.config
-    return config.probe.learn is not False and config.run is None and not aligned.estimated
+    return config.learns_probe and config.run is None and not aligned.estimated
 
 
 def may_be_defocused(aligned: AlignedScan) -> bool:

@@ -57,7 +57,7 @@ def refine_pixel(aligned: AlignedScan, context: RunContext) -> AlignedScan:
     """Read the scan on finer object pixels, if these explain held-out patterns clearly better."""
     data, config, options = aligned.data, aligned.config, PixelOptions()
     side = finer_side(data.N)
-    refine = Refine(config.probe.learn is not False, config.solver.positions is not False)
+    refine = Refine(config.learns_probe, config.solver.positions is not False)
     trial = try_finer_pixels(data, side, refine, config.seed, options)
     if not trial.gain.passes(options.rule):
         return aligned.decided(Finding(FINER_PIXELS, "not used", trial.text))
@@ -75,9 +75,7 @@ def refine_pixel(aligned: AlignedScan, context: RunContext) -> AlignedScan:
 
 
 def _on_finer_pixels(aligned: AlignedScan, again: AlignedScan) -> AlignedScan:
-    """Return an aligned scan that was read ``again`` on finer pixels, with its probe and its map."""
-    if aligned.matrix is not None:
-        again = again.mapped(aligned.matrix, None)
+    """Return an aligned scan that was read ``again`` on finer pixels, with its probe."""
     side, other = again.data.N, aligned.alternative
     data = again.data.under_probe(finer_waves(aligned.data.probe, side))
     scan = again.scan if aligned.scan.probe is not None else replace(again.scan, probe=None)

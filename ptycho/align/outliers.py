@@ -109,7 +109,7 @@ def may_have_outliers(aligned: AlignedScan) -> bool:
 def drop_outliers(aligned: AlignedScan, context: RunContext) -> AlignedScan:
     """Leave out the patterns that contradict all others; those in a dim beam begin with their flux."""
     view, count = downsampled(aligned.data).data, len(aligned.data.positions)
-    outliers, flux = find_outliers(view, aligned.config.probe.learn is not False)
+    outliers, flux = find_outliers(view, aligned.config.learns_probe)
     if outliers.any():
         kept, scan, config = np.flatnonzero(~outliers), aligned.scan, aligned.config
         drop = sorted({*config.data.drop, *scan.frames[outliers].tolist()})

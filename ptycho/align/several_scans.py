@@ -99,7 +99,7 @@ def join_scans(aligned: AlignedScan, context: RunContext) -> AlignedScan:
     own: Callable[[Dataset], np.ndarray] | None = None
     if config.data.shared == "object":
         own = (lambda part: guess_probe(part).probe) if aligned.estimated else (lambda part: part.probe)
-    placed = place_on_the_largest(view.data, index, config.probe.learn is not False, own)
+    placed = place_on_the_largest(view.data, index, config.learns_probe, own)
     first = placed.first
     positions, flux = aligned.data.positions.astype(float), aligned.data.beam.flux.copy()
     findings: list[Finding] = []

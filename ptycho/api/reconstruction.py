@@ -20,7 +20,7 @@ from ptycho.config.solver_config import LsqmlConfig, SolverConfig
 from ptycho.preparation.dataset import check_disk
 from ptycho.progress import OnEvent, ignore, phases_for
 from ptycho.quiet_start import require_tensorflow, start_tensorflow
-from ptycho.reconstruction.lsqml import available
+from ptycho.reconstruction.lsqml import check_available
 from ptycho.run.scan_plan import plan_scan
 
 if TYPE_CHECKING:
@@ -141,8 +141,8 @@ def reconstruct(
     config = from_mapping(plain({"data": {"file": scan.data.file}, **values}))
     assert isinstance(config, ScanRunConfig)
     config = plan_scan(replace(config, data=scan.data), scan.geometry)
-    if method == "lsqml" and (missing := available(config.iterative.python)):
-        raise ConfigError(missing)
+    if method == "lsqml":
+        check_available(config.iterative.python)
     scratch = Path(tempfile.gettempdir())
     check_disk(scan.geometry.raw, config.data, scratch, "TMPDIR")
     start_keras()

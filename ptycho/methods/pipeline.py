@@ -89,7 +89,7 @@ def assess(
             halves = _halves(prepared, reconstructions.get(SOLVER), inputs)
     for name, item in reconstructions.items():
         reconstructions[name] = replace(item, beam=prepared.beam_under(item))
-    if config.probe.learn is not False:  # else the probe is known, and the ramp is the object's
+    if config.learns_probe:  # else the probe is known, and the ramp is the object's
         reconstructions = {name: move_ramp(item) for name, item in reconstructions.items()}
     with context.timed("scoring"):
         rows = score_rows(prepared, reconstructions, fits, halves, flags, context.words)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ptycho.config import LsqmlConfig
+from ptycho.config import ConfigError, LsqmlConfig
 from ptycho.installed import remedy
 from ptycho.progress import Advance, silent
 from ptycho.scan.dataset import Dataset
@@ -37,11 +37,13 @@ class LsqmlResult:
     r_factors: np.ndarray
 
 
-def available(python: str | None = None) -> str | None:
-    """Return None if the part is there and ``python`` (None: this one) has pty-chi; else the remedy."""
-    if (advice := remedy(PART)) is not None:
-        return f"lsqml: {advice}"
-    return import_module(PART + ".fit").available(python)
+def check_available(python: str | None) -> None:
+    """Raise ConfigError unless the part is there and ``python`` (None: this one) has pty-chi."""
+    missing = (
+        f"lsqml: {advice}" if (advice := remedy(PART)) else import_module(PART + ".fit").available(python)
+    )
+    if missing:
+        raise ConfigError(missing)
 
 
 def reconstruct(

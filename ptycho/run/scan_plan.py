@@ -27,7 +27,7 @@ from ptycho.preparation.prepare import ScanGeometry, interpret
 from ptycho.preparation.start import read_start
 from ptycho.quiet_start import start_tensorflow
 from ptycho.readers.table import open_raw
-from ptycho.reconstruction.lsqml import available
+from ptycho.reconstruction.lsqml import check_available
 from ptycho.reconstruction.prior import kind_of
 from ptycho.run.network import StoredNetwork, read_network
 from ptycho.run.stored_run import check_prior_weights, run_folder
@@ -94,8 +94,8 @@ def check_settings(config: ScanRunConfig) -> StoredNetwork | None:
     """
     check_own_code(programs_in(config))
     check_prior_weights(config.solver.denoiser_weights)
-    if ITERATIVE in config.models and (missing := available(config.iterative.python)):
-        raise ConfigError(missing)
+    if ITERATIVE in config.models:
+        check_available(config.iterative.python)
     if config.run is None or not config.models:
         return None
     stored = read_network(run_folder(config.run), NETWORK)

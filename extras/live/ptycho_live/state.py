@@ -190,7 +190,7 @@ def begin(
         scan=scan,
         matrix=_matrix(scan, config.data),
         objective=Objective(likelihood, support=specified_support(config.probe, scan.N)),
-        refined=Refine(config.probe.learn is not False, config.solver.positions is not False),
+        refined=Refine(config.learns_probe, config.solver.positions is not False),
         frames=frames,
         options=options,
     )
