@@ -39,10 +39,9 @@ class LsqmlResult:
 
 def check_available(python: str | None) -> None:
     """Raise ConfigError unless the part is there and ``python`` (None: this one) has pty-chi."""
-    missing = (
-        f"lsqml: {advice}" if (advice := remedy(PART)) else import_module(PART + ".fit").available(python)
-    )
-    if missing:
+    if (advice := remedy(PART)) is not None:
+        raise ConfigError(f"lsqml: {advice}")
+    if (missing := import_module(PART + ".fit").available(python)) is not None:
         raise ConfigError(missing)
 
 

@@ -12,9 +12,9 @@ from helpers.reference import exact_diffraction
 
 from ptycho.config import ConfigError, LsqmlConfig
 from ptycho.evaluation.alignment import in_frame
-from ptycho.reconstruction.lsqml import LsqmlError, available, reconstruct
+from ptycho.reconstruction.lsqml import LsqmlError, reconstruct
 from ptycho.reconstruction.misfit import misfit
-from ptycho_lsqml.fit import INSTALL
+from ptycho_lsqml.fit import INSTALL, available
 from ptycho_lsqml.process import converged
 
 N, M, S = 32, 75, 40.0
