@@ -20,7 +20,7 @@ from ptycho.align.geometry import Alternative
 from ptycho.align.orientation import Orientation
 from ptycho.config import ScanRunConfig
 from ptycho.config.data import DataConfig
-from ptycho.files.text import parse_json
+from ptycho.files.reading import parse_json
 from ptycho.preparation.dataset import at_positions, place_patterns
 from ptycho.preparation.prepare import ScanGeometry, interpret_again
 from ptycho.preparation.start import Start, decided_reading, product_file, read_start

@@ -30,7 +30,7 @@ from ptycho.exports import product
 from ptycho.exports.exported_scan import ExportedScan
 from ptycho.files.atomic import write_atomically
 from ptycho.files.npz import write_npz
-from ptycho.files.text import parse_json
+from ptycho.files.reading import parse_json
 from ptycho.readers.archive import Archive
 from ptycho.readers.places import open_archive
 from ptycho.readers.raw_scan import ReadOptions

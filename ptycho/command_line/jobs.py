@@ -30,7 +30,7 @@ from ptycho.config import ConfigError
 from ptycho.config.mapping import to_dataclass
 from ptycho.config.own_code import allow
 from ptycho.files.atomic import WriteError
-from ptycho.files.text import EachWarningOnce, PlainFormatter, printable
+from ptycho.progress import EachWarningOnce, PlainFormatter, printable
 
 log = logging.getLogger(__name__)
 

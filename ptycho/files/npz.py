@@ -18,8 +18,7 @@ from typing import IO, NamedTuple
 import numpy as np
 from numpy.lib import format as npy
 
-from ptycho.files.opening import FileError, damage_named, open_file
-from ptycho.files.text import shown
+from ptycho.files.reading import FileError, damage_named, open_file, shown
 
 HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 

@@ -16,7 +16,7 @@ from ptycho.config.memory import OF_A_SCANNED_OBJECT, Part, check_memory, in_wor
 from ptycho.config.solver_config import SolverConfig
 from ptycho.config.waves import FreeSpace, wavelength_m
 from ptycho.files.npz import read_all
-from ptycho.files.opening import faults_of
+from ptycho.files.reading import faults_of
 from ptycho.preparation.geometry import isolated
 from ptycho.preparation.numbers import SampleOptions
 from ptycho.preparation.prepare import ScanGeometry

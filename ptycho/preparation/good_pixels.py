@@ -13,7 +13,7 @@ import numpy as np
 
 from ptycho.config import ConfigError
 from ptycho.config.data import DataConfig
-from ptycho.files.opening import FileError, damage_named
+from ptycho.files.reading import FileError, damage_named
 from ptycho.preparation.detector import oriented
 from ptycho.preparation.marks import clipped, find_marks, lost_frames, refuse_unusable
 from ptycho.preparation.pixels import classify_negative, dark_gaps, hot_pixels, outlying_pixels, saturates

@@ -11,8 +11,7 @@ import numpy as np
 
 from ptycho.config import ConfigError
 from ptycho.config.data import DataConfig
-from ptycho.files.opening import FileError
-from ptycho.files.text import parse_json, read_json
+from ptycho.files.reading import FileError, parse_json, read_json
 from ptycho.preparation.geometry import resampled_probe
 from ptycho.preparation.prepare import ScanGeometry
 from ptycho.readers.places import open_archive

@@ -19,8 +19,7 @@ import h5py
 import numpy as np
 
 from ptycho.config import ConfigError
-from ptycho.files.opening import FileError, describe_error, faults_of, open_file
-from ptycho.files.text import shown
+from ptycho.files.reading import FileError, describe_error, faults_of, open_file, shown
 from ptycho.readers.patterns import Patterns
 from ptycho.readers.raw_scan import ReadOptions
 

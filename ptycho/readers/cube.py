@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from ptycho.files.file_array import FileArray
-from ptycho.files.opening import FileError, damage_named, faults_of
+from ptycho.files.reading import FileError, damage_named, faults_of
 from ptycho.readers.archive import container_of
 from ptycho.readers.patterns import Patterns, as_list, largest, spread
 from ptycho.readers.positions import Axis, complete, raster_positions, step_m

@@ -17,7 +17,7 @@ import numpy as np
 
 from ptycho.config import ConfigError
 from ptycho.files.npz import name_kinds
-from ptycho.files.opening import FileError, damage_named, describe_error, open_file
+from ptycho.files.reading import FileError, damage_named, describe_error, open_file
 from ptycho.readers.archive import DAMAGE, Archive, Entry
 from ptycho.readers.hdf5_checks import Chunks, check_unpacking, examine
 from ptycho.readers.hdf5_patterns import Hdf5Patterns, MatlabPatterns, is_of_matlab, open_patterns

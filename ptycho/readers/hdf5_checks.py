@@ -25,7 +25,7 @@ import numpy as np
 from h5py._objects import phil
 
 from ptycho.files.npz import expands_too_much
-from ptycho.files.opening import FileError, damage_named
+from ptycho.files.reading import FileError, damage_named
 from ptycho.readers.patterns import spread
 
 if TYPE_CHECKING:

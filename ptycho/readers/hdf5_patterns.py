@@ -16,7 +16,7 @@ import h5py
 import numpy as np
 
 from ptycho.config import ConfigError
-from ptycho.files.opening import FileError, damage_named, describe_error, faults_of
+from ptycho.files.reading import FileError, damage_named, describe_error, faults_of
 from ptycho.readers.archive import DAMAGE, Archive
 from ptycho.readers.hdf5_checks import check_unpacking, examine
 from ptycho.readers.patterns import Joined, Patterns, View, as_list, spread

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ptycho.config.waves import electron_wavelength_m, photon_energy_eV
-from ptycho.files.opening import FileError
+from ptycho.files.reading import FileError
 from ptycho.readers.archive import Archive
 from ptycho.readers.patterns import Patterns
 from ptycho.readers.positions import Placement

@@ -22,7 +22,7 @@ import numpy as np
 
 from ptycho.files.file_array import FileArray
 from ptycho.files.npz import Header, NpzFile
-from ptycho.files.opening import FileError, damage_named, faults_of
+from ptycho.files.reading import FileError, damage_named, faults_of
 from ptycho.readers.archive import Archive, Entry, UnusableError
 from ptycho.readers.patterns import Patterns
 from ptycho.readers.raw_scan import ReadOptions

@@ -32,7 +32,7 @@ from typing import Any
 
 import numpy as np
 
-from ptycho.files.opening import FileError
+from ptycho.files.reading import FileError
 from ptycho.readers.archive import Archive
 from ptycho.readers.layout import Layout
 from ptycho.readers.npz import NpzArchive, NpzPatterns

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ptycho.files.file_array import gather
-from ptycho.files.opening import FileError
+from ptycho.files.reading import FileError
 
 if TYPE_CHECKING:
     from ptycho.readers.archive import Archive

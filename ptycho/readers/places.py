@@ -14,8 +14,7 @@ import numpy as np
 
 from ptycho.config import ConfigError
 from ptycho.config.waves import conjugate_pitch_m
-from ptycho.files.opening import FileError
-from ptycho.files.text import shown
+from ptycho.files.reading import FileError, shown
 from ptycho.readers import cxi, positions_table
 from ptycho.readers.archive import Archive, container_of
 from ptycho.readers.hdf5 import Hdf5Archive

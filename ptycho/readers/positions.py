@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ptycho.config import ConfigError
-from ptycho.files.opening import FileError
+from ptycho.files.reading import FileError
 from ptycho.readers.archive import Archive
 from ptycho.readers.patterns import Patterns
 from ptycho.readers.raw_scan import UNITS, Raster, ReadOptions

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from ptycho.config import ConfigError
-from ptycho.files.opening import FileError, damage_named, faults_of, open_file
+from ptycho.files.reading import FileError, damage_named, faults_of, open_file
 from ptycho.readers.positions import Placement
 from ptycho.readers.raw_scan import UNITS
 from ptycho.readers.values import LENGTHS

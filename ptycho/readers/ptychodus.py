@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from ptycho.config.waves import conjugate_pitch_m
-from ptycho.files.opening import FileError
+from ptycho.files.reading import FileError
 from ptycho.readers.archive import Archive
 from ptycho.readers.layout import Layout, without_positions
 from ptycho.readers.patterns import Patterns

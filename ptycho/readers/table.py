@@ -17,7 +17,7 @@ import numpy as np
 from ptycho.config import ConfigError
 from ptycho.config.data import DataConfig
 from ptycho.config.own_code import is_import_path, load
-from ptycho.files.opening import FileError, damage_named, faults_of
+from ptycho.files.reading import FileError, damage_named, faults_of
 from ptycho.readers import cube, cxi, hdf5_layouts, keymap, npz_layouts, ptychodus, tiff
 from ptycho.readers.archive import Archive
 from ptycho.readers.layout import Layout

@@ -19,7 +19,7 @@ import tifffile
 from ptycho.config import ConfigError
 from ptycho.files.file_array import FileArray
 from ptycho.files.npz import expands_too_much
-from ptycho.files.opening import describe_error
+from ptycho.files.reading import describe_error
 from ptycho.readers.archive import Archive
 from ptycho.readers.layout import Layout
 from ptycho.readers.patterns import Joined, Patterns

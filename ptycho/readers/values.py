@@ -16,7 +16,7 @@ import h5py
 import numpy as np
 
 from ptycho.config.data import RANGES
-from ptycho.files.opening import FileError
+from ptycho.files.reading import FileError
 from ptycho.readers.archive import Archive, UnusableError
 from ptycho.readers.patterns import Patterns
 

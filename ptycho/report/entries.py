@@ -15,7 +15,7 @@ import numpy as np
 from ptycho.config import ConfigError
 from ptycho.config.messages import show
 from ptycho.files.atomic import write_text
-from ptycho.files.text import shown
+from ptycho.files.reading import shown
 from ptycho.report.gather import GRID_LINES, PLACES, RUNNING, RunRecord, gather, is_run, number
 from ptycho.report.wording import advice_of, verdict_of
 from ptycho.run import names

@@ -24,8 +24,7 @@ from ptycho.config.messages import show
 from ptycho.config.sections import NAMED
 from ptycho.files.lock import is_locked
 from ptycho.files.npz import NpzFile, read_all
-from ptycho.files.opening import FileError
-from ptycho.files.text import read_json, read_yaml, shown
+from ptycho.files.reading import FileError, read_json, read_yaml, shown
 from ptycho.preparation.start import product_of
 from ptycho.run import names
 from ptycho.run.record import own_files

@@ -22,8 +22,7 @@ from ptycho.config import ConfigError
 from ptycho.config.mapping import to_mapping
 from ptycho.files.atomic import WriteError, open_new, remove_temporary, sha256, write_atomically
 from ptycho.files.lock import check_unlocked, unusable
-from ptycho.files.text import EachWarningOnce, PlainFormatter, next_run
-from ptycho.progress import heartbeat
+from ptycho.progress import EachWarningOnce, PlainFormatter, heartbeat, next_run
 from ptycho.run import names
 from ptycho.run.record import check_links, environment, foreign_files, own_files, read_record
 from ptycho.run.replacing import discard, make_way, mend, put_back, waits

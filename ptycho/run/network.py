@@ -21,8 +21,7 @@ from ptycho.config.mapping import AnyConfig
 from ptycho.config.messages import one_line
 from ptycho.config.own_code import check_allowed
 from ptycho.files.npz import read_all
-from ptycho.files.opening import FileError, faults_of
-from ptycho.files.text import read_json, shown
+from ptycho.files.reading import FileError, faults_of, read_json, shown
 from ptycho.run.folder import RunFolder
 from ptycho.run.names import DESCRIPTION, HISTORY, PROBE, SETUP, WEIGHTS
 from ptycho.run.record import problem, read_record

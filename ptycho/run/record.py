@@ -20,7 +20,7 @@ from typing import Any
 from ptycho.config import ConfigError, XlaConfig
 from ptycho.config.messages import one_line
 from ptycho.files.atomic import sha256
-from ptycho.files.text import read_json, shown
+from ptycho.files.reading import read_json, shown
 from ptycho.run.names import DATASETS, DISCARDED, LIVE, OF_A_RUN, RECORD, REPLACED, UNFINISHED
 
 PAGE = b'<meta name="generator" content="PtychoPINN">'

@@ -12,7 +12,7 @@ from ptycho.config import ConfigError, DenoiserConfig
 from ptycho.config.mapping import AnyConfig, Job, from_mapping, to_mapping
 from ptycho.config.messages import one_line
 from ptycho.config.run_config import PRETRAINED
-from ptycho.files.text import read_json, read_yaml
+from ptycho.files.reading import read_json, read_yaml
 from ptycho.run.names import CONFIG, MANIFEST, METRICS, REPLACED
 
 REMOVED = {("object", "kind"): "lines", ("denoise",): False, ("stitch", "passes"): ...}

@@ -9,7 +9,7 @@ import numpy as np
 
 from ptycho.config import ConfigError
 from ptycho.files.npz import read_all
-from ptycho.files.opening import FileError
+from ptycho.files.reading import FileError
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.groups import Tiling

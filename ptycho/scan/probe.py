@@ -13,7 +13,7 @@ import scipy.fft
 from ptycho.config import ConfigError, FileProbe, IdealDiskProbe, ProbeConfig, ZonePlateProbe
 from ptycho.config.waves import HC_EV_M
 from ptycho.files.npz import read_all
-from ptycho.files.opening import FileError
+from ptycho.files.reading import FileError
 
 log = logging.getLogger(__name__)
 

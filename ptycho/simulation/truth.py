@@ -28,7 +28,7 @@ import numpy as np
 
 from ptycho.config import ConfigError
 from ptycho.files.npz import NpzFile, read_all
-from ptycho.files.opening import FileError
+from ptycho.files.reading import FileError
 from ptycho.simulation.measured_like import MeasuredLike
 
 GROUP, PREFIX = "truth", "truth_"

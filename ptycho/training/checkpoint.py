@@ -23,7 +23,7 @@ import numpy as np
 from ptycho.config import ConfigError
 from ptycho.config.mapping import differences
 from ptycho.files.atomic import WriteError, write_atomically
-from ptycho.files.text import parse_json
+from ptycho.files.reading import parse_json
 from ptycho.networks.layers import Arrays
 
 log = logging.getLogger(__name__)

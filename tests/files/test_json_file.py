@@ -6,7 +6,7 @@ import re
 import pytest
 from helpers.cli import ROOT
 
-from ptycho.files.text import read_json, read_yaml
+from ptycho.files.reading import read_json, read_yaml
 
 
 def bomb(levels):
@@ -56,7 +56,7 @@ def test_json_and_yaml_and_images_are_read_in_one_place():
     alone = re.compile(
         r"json\.loads?\(|yaml\.(safe_)?load|OmegaConf\.load|tifffile\.imread|Image\.open|imread\("
     )
-    allowed = {"ptycho/files/text.py", "workflows/write_conf.py"}  # the latter: what we wrote
+    allowed = {"ptycho/files/reading.py", "workflows/write_conf.py"}  # the latter: what we wrote
     folders = (ROOT / name for name in ("ptycho", "workflows", "scripts"))
     sources = [path for folder in folders for path in folder.rglob("*.py")]
     found = {path.relative_to(ROOT).as_posix() for path in sources if alone.search(path.read_text())}

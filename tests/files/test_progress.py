@@ -8,7 +8,7 @@ from contextlib import closing
 from types import SimpleNamespace
 
 from ptycho import progress
-from ptycho.files.text import EachWarningOnce, next_run
+from ptycho.progress import EachWarningOnce, next_run
 
 
 def test_a_log_gets_plain_lines(monkeypatch, caplog):

@@ -3,7 +3,7 @@
 import logging
 
 from ptycho.command_line.jobs import fail
-from ptycho.files.text import PlainFormatter, printable
+from ptycho.progress import PlainFormatter, printable
 
 HOSTILE = "a\x1b]0;owned\x07\x1b[2Jµ ü\u202e\udcff.h5"
 

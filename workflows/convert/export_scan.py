@@ -17,7 +17,7 @@ from ptycho.config.waves import conjugate_pitch_m, wavelength_m
 from ptycho.exports import FORMATS, SUFFIXES, format_of, tiff
 from ptycho.exports.exported_scan import ExportedScan, from_dataset, from_measured
 from ptycho.files.npz import read_all
-from ptycho.files.opening import FileError, faults_of
+from ptycho.files.reading import FileError, faults_of
 from ptycho.preparation.dataset import make_dataset
 from ptycho.preparation.prepare import interpret
 from ptycho.preparation.start import decided_reading, find_product

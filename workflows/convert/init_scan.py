@@ -12,7 +12,7 @@ from ptycho.config import ScanRunConfig, check
 from ptycho.config.mapping import COLUMN, yaml_lines
 from ptycho.config.schema import LEVELS, Flag, Text, key, settings
 from ptycho.files.atomic import write_text
-from ptycho.files.text import read_yaml
+from ptycho.files.reading import read_yaml
 from ptycho.run.record import check_output
 
 SIZES = dict(zip(("short", "usual", "all"), range(len(LEVELS)), strict=True))

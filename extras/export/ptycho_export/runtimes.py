@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from ptycho.config import ConfigError
-from ptycho.files.text import parse_json, shown
+from ptycho.files.reading import parse_json, shown
 
 VERSION = 3
 ENTRY = "ptycho.json"  # of the archive that a LiteRT file ends with

@@ -22,7 +22,7 @@ from ptycho.config.mapping import programs_in, to_dataclass
 from ptycho.config.messages import one_line
 from ptycho.files.atomic import write_text
 from ptycho.files.lock import locked
-from ptycho.files.text import read_json, read_yaml
+from ptycho.files.reading import read_json, read_yaml
 from ptycho.quiet_start import start_tensorflow
 from ptycho.report.gather import gather
 from ptycho.report.wording import verdict_of

@@ -25,8 +25,7 @@ import numpy as np
 
 from ptycho.config import LsqmlConfig, check
 from ptycho.files.npz import Blocks, read_all, write_npz
-from ptycho.files.opening import FileError
-from ptycho.files.text import parse_json
+from ptycho.files.reading import FileError, parse_json
 from ptycho.progress import Advance, silent
 from ptycho.reconstruction.lsqml import LsqmlError, LsqmlResult
 from ptycho.scan.beam import Beam

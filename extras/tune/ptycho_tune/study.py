@@ -22,7 +22,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from ptycho.config import ConfigError
 from ptycho.files.atomic import write_text
-from ptycho.files.text import parse_json
+from ptycho.files.reading import parse_json
 from ptycho.progress import Event, OnEvent
 from ptycho.run.folder import csv_text
 from ptycho.scan.comparison import DIFFERENT, Comparison, compare

@@ -19,7 +19,7 @@ import zmq
 from zmq.auth.thread import ThreadAuthenticator
 
 from ptycho.config import ConfigError
-from ptycho.files.text import read_json
+from ptycho.files.reading import read_json
 from ptycho_live import messages
 from ptycho_live.arrivals import NO_POSITIONS, Arrivals, Frame, Source
 

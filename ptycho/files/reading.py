@@ -1,58 +1,70 @@
-"""Untrusted text: made fit to be shown, and JSON and YAML with limits of size, depth and numbers."""
+"""Read files of others: faults in one line, JSON and YAML with limits of size, depth and numbers."""
 
 from __future__ import annotations
 
+import contextlib
 import json
-import logging
 import math
 import stat
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import yaml
 
+from ptycho.config import ConfigError
+
 DEEPEST = 60  # levels of values in values
+
+
+class FileError(ValueError):
+    """Fault of a file or of something in it, in one line that does not name the file."""
+
+
+def open_file(path: str | Path) -> IO[bytes]:
+    """Open a file to be read; FileError: it is not there, not readable, or a pipe or device without end."""
+    if "\0" in str(path):
+        raise FileError("no such file")
+    try:
+        if Path(path).exists() and not Path(path).is_file():
+            raise FileError("is no file")
+        return Path(path).open("rb")
+    except FileNotFoundError as error:
+        raise FileError("no such file") from error
+    except OSError as error:
+        raise FileError(f"cannot be read ({error.strerror or error})") from error
+
+
+@contextlib.contextmanager
+def damage_named(what: str) -> Iterator[None]:
+    """Raise whatever damaged bytes lead to as FileError: ``what`` is wrong, and the reason."""
+    try:
+        yield
+    except (FileError, ConfigError):
+        raise
+    except Exception as error:
+        raise FileError(f"{what} ({describe_error(error)})") from error
+
+
+@contextlib.contextmanager
+def faults_of(name: str | Path) -> Iterator[None]:
+    """Raise a FileError as ConfigError that begins with the ``name`` of the file."""
+    try:
+        yield
+    except FileError as error:
+        raise ConfigError(f"{name}: {error}") from error
+
+
+def describe_error(error: BaseException) -> str:
+    """Return the message of an exception, in 300 letters at most; a ``KeyError`` would add quotes."""
+    text = error.args[0] if error.args and isinstance(error.args[0], str) else str(error)
+    return shown(getattr(error, "strerror", None) or text, 300) or type(error).__name__
 
 
 def shown(text: str, longest: int = 200) -> str:
     """Return a text on one line, without control characters, and cut after ``longest`` characters."""
     line = "".join(letter if letter.isprintable() else "·" for letter in " ".join(text.split()))
     return line if len(line) <= longest else line[:longest] + "…"
-
-
-def printable(text: str) -> str:
-    """Return a text without the control characters of a terminal; names of files may contain any."""
-    return "".join(letter if letter.isprintable() or letter in "\n\t" else "·" for letter in text)
-
-
-class PlainFormatter(logging.Formatter):
-    """Lines of a log that are :func:`printable`."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        return printable(super().format(record))
-
-
-class EachWarningOnce(logging.Filter):
-    """Filter that passes a warning the first time; in a batch, once for each run (:func:`next_run`)."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.passed: set[str] = set()
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        if record.levelno != logging.WARNING:
-            return True
-        before = len(self.passed)
-        self.passed.add(record.getMessage())
-        return len(self.passed) > before
-
-
-def next_run() -> None:
-    """Let the handlers of the process pass warnings again."""
-    for handler in logging.getLogger().handlers:
-        for one in handler.filters:
-            if isinstance(one, EachWarningOnce):
-                one.passed.clear()
 
 
 def read_json(path: Path, largest: int = 2**25) -> dict[str, Any]:
