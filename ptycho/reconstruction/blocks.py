@@ -41,6 +41,7 @@ from ptycho.reconstruction.solver import (
 )
 from ptycho.scan.coarser import Coarser, coarser
 from ptycho.scan.dataset import MARGIN, Dataset
+from ptycho.scan.groups import halved
 from ptycho.scan.patterns import MiddleRows
 from ptycho.scan.probe import energy_diameter
 from ptycho.scan.ramp import phase_ramp, phase_slope
@@ -67,19 +68,8 @@ class Block(NamedTuple):
 def divide(estimate: Estimate, most: int) -> list[Block]:
     """Return the blocks of a scan, each with at most ``most`` patterns of its own."""
     count = len(estimate.positions)
-    parts = _halved(estimate.positions, np.arange(count), -(-count // most))
+    parts = halved(estimate.positions, np.arange(count), -(-count // most))
     return [block_of(estimate, part, energy_diameter(estimate.modes) / 2) for part in parts]
-
-
-def _halved(positions: np.ndarray, indices: np.ndarray, count: int) -> list[np.ndarray]:
-    """Indices of so many parts, cut across the longer side of what is cut."""
-    if count == 1:
-        return [np.sort(indices)]
-    axis = int(np.argmax(np.ptp(positions[indices], axis=0)))
-    order = indices[np.argsort(positions[indices, axis], kind="stable")]
-    first = count // 2
-    cut = len(order) * first // count
-    return _halved(positions, order[:cut], first) + _halved(positions, order[cut:], count - first)
 
 
 def block_of(estimate: Estimate, part: np.ndarray, reach: float = 0.0) -> Block:

@@ -118,22 +118,25 @@ def tiled_groups(positions: np.ndarray, image: np.ndarray, group_size: int, own:
     for mine in _images(image, group_size):
         places, most = positions[mine], max(1, int(own * group_size))
         tree = cKDTree(places)
-        for part in _halved(places, np.arange(len(mine)), most):
+        for part in halved(places, np.arange(len(mine)), -(-len(mine) // most)):
             _, near = tree.query(places[part].mean(axis=0), k=[*range(1, min(2 * group_size, len(mine)) + 1)])
             others = near[~np.isin(near, part)][: group_size - len(part)]
             groups.append(mine[np.concatenate([part, others])])
     return np.array(groups, np.int32)
 
 
-def _halved(positions: np.ndarray, part: np.ndarray, most: int) -> list[np.ndarray]:
-    """Parts of at most so many patterns, by halving across the longer side."""
-    if len(part) <= most:
-        return [part]
-    axis = int(np.argmax(np.ptp(positions[part], axis=0)))
-    order = part[np.argsort(positions[part, axis], kind="stable")]
-    pieces = -(-len(part) // most)
-    cut = round(len(part) * (pieces // 2) / pieces)
-    return _halved(positions, order[:cut], most) + _halved(positions, order[cut:], most)
+def halved(positions: np.ndarray, indices: np.ndarray, count: int) -> list[np.ndarray]:
+    """Return ``count`` parts of the patterns ``indices (n,)``, of about the same size.
+
+    They are halved across the longer side of what their ``positions (J, 2)`` span, again and again.
+    """
+    if count == 1:
+        return [indices]
+    axis = int(np.argmax(np.ptp(positions[indices], axis=0)))
+    order = indices[np.argsort(positions[indices, axis], kind="stable")]
+    first = count // 2
+    cut = len(order) * first // count
+    return halved(positions, order[:cut], first) + halved(positions, order[cut:], count - first)
 
 
 def draw_neighbours(
