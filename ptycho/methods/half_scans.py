@@ -14,6 +14,7 @@ from ptycho.evaluation.frc import DIRECTIONS, frc, frc_by_direction, frc_crossin
 from ptycho.preparation.dataset import FEWEST
 from ptycho.reconstruction.holdout import coverage
 from ptycho.scan.dataset import Dataset
+from ptycho.scan.probe import radius
 from ptycho.scan.reconstruction import Reconstruction, photon_noise
 
 log = logging.getLogger(__name__)
@@ -113,8 +114,7 @@ def illuminated_frequency(data: Dataset) -> float:
     """
     if data.fresnel is not None or not data.counts:
         return 1.0
-    axis = np.arange(data.N) - data.N // 2
-    ring = np.round(np.hypot(axis[:, None], axis)).astype(int).ravel()
+    ring = np.round(radius(data.N)).astype(int).ravel()
     good = np.ones(ring.size) if data.good is None else data.good.ravel().astype(float)
     photons = np.bincount(ring, good * data.amplitudes.statistics.mean_intensity.ravel())
     mean = photons / np.maximum(np.bincount(ring, good), 1)

@@ -3,8 +3,8 @@
 To add a generator of the PINN: a module with a Keras layer ``(x, offsets, probe) → (B, R, R)`` whose
 constructor takes the keywords below, an entry in :data:`GENERATORS`, its settings in
 :mod:`ptycho.config.sections`, and a YAML file in ``conf/model/`` (``custom`` takes one from outside). To add
-another model: an entry in :data:`ptycho.training.competitors.COMPETITORS`. Imports ``ptycho.scan`` and the
-packages below it.
+another model: an entry in :data:`ptycho.training.competitors.COMPETITORS`. Imports ``ptycho.physics`` and
+``ptycho.config``.
 """
 
 from __future__ import annotations

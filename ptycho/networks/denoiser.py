@@ -36,14 +36,7 @@ class ComplexConv(Layer):
         count = input_shape[-1] // 2
         deviation = 0.0 if self.zero else (2 * self.side**2 * count) ** -0.5
         shape = (self.side, self.side, count, self.filters)
-        self.real, self.imaginary = (
-            self.add_weight(
-                shape=shape,
-                initializer=keras.initializers.RandomNormal(stddev=deviation, seed=self.seed + part),
-                name=name,
-            )
-            for part, name in enumerate(("real", "imaginary"))
-        )
+        self.real, self.imaginary = self.add_complex_weight(shape, deviation, self.seed)
 
     def call(self, inputs):
         """Convolve ``inputs (B, H, W, 2C)`` by the complex kernel: ``(B, H, W, 2·filters)``."""

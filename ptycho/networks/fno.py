@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import keras
 import numpy as np
 import tensorflow as tf
 
@@ -45,14 +44,7 @@ class SpectralConvolution(Layer):
 
     def build(self, input_shape):
         shape = (2 * self.modes, self.modes, self.width, self.width)
-        self.real, self.imaginary = (
-            self.add_weight(
-                shape=shape,
-                name=name,
-                initializer=keras.initializers.RandomNormal(0.0, self.width**-0.5, seed=self.seed + k),
-            )
-            for k, name in enumerate(("real", "imaginary"))
-        )
+        self.real, self.imaginary = self.add_complex_weight(shape, self.width**-0.5, self.seed)
 
     def call(self, inputs):
         """Mix the channels of ``inputs (B, H, W, width)`` at each low frequency; the same shape."""

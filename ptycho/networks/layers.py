@@ -20,6 +20,12 @@ class Layer(keras.layers.Layer):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs | PRECISION)
 
+    def add_complex_weight(self, shape: tuple[int, ...], deviation: float, seed: int) -> list[keras.Variable]:
+        """Return real and imaginary part of a weight, normal with a standard ``deviation``."""
+        normal = keras.initializers.RandomNormal
+        parts = {"real": normal(0.0, deviation, seed), "imaginary": normal(0.0, deviation, seed + 1)}
+        return [self.add_weight(shape=shape, name=name, initializer=part) for name, part in parts.items()]
+
 
 class Model(keras.Model):
     """A Keras model in float32, as :class:`Layer`."""

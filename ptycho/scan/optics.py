@@ -27,7 +27,7 @@ from scipy.ndimage import distance_transform_edt
 
 from ptycho.config import AberratedProbe, ConfigError
 from ptycho.config.waves import Fresnel
-from ptycho.scan.probe import PADDING, energy_diameter, far_field, focused, waves_of
+from ptycho.scan.probe import PADDING, energy_diameter, far_field, focused, radius, waves_of
 
 
 def pupil(mean_intensity: np.ndarray, good: np.ndarray | None = None) -> np.ndarray:
@@ -78,8 +78,7 @@ def curvature_of(probe: np.ndarray) -> float:
 
 def frequency(N: int) -> np.ndarray:
     """Return ``|q|`` in cycles per pixel, ``(N, N)``, zero at sample ``N//2``."""
-    axis = (np.arange(N) - N // 2) / N
-    return np.hypot(axis[:, None], axis)
+    return radius(N) / N
 
 
 def _curvatures(modulus: np.ndarray, widest: float = 0.8, step_rad: float = 2.0) -> np.ndarray:

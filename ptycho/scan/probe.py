@@ -45,7 +45,7 @@ def masked(probe: np.ndarray, config: ProbeConfig) -> np.ndarray:
 def probe_mask(config: ProbeConfig, N: int) -> np.ndarray | None:
     """Return the disk ``probe.mask_diameter_px``, ``(N, N)`` bool; None: no mask is specified."""
     diameter = config.mask_diameter_px
-    return None if diameter is None else _radius(N) <= diameter / 2
+    return None if diameter is None else radius(N) <= diameter / 2
 
 
 def centred_axes(N: int) -> tuple[np.ndarray, np.ndarray]:
@@ -54,8 +54,8 @@ def centred_axes(N: int) -> tuple[np.ndarray, np.ndarray]:
     return axis[:, None], axis[None, :]
 
 
-def _radius(N: int) -> np.ndarray:
-    """Distance from sample ``N//2`` in pixels, ``(N, N)``."""
+def radius(N: int) -> np.ndarray:
+    """Return the distance from sample ``N//2`` in pixels, ``(N, N)``."""
     return np.hypot(*centred_axes(N))
 
 
@@ -80,7 +80,7 @@ def smooth_disk(N: int, diameter_px: float, edge_px: float) -> np.ndarray:
     """Return an anti-aliased disk, smoothed by a Gaussian of σ ``edge_px``; ``(N, N)`` complex128."""
     from scipy.ndimage import gaussian_filter
 
-    return gaussian_filter(np.clip(diameter_px / 2 - _radius(N) + 0.5, 0, 1), edge_px).astype(complex)
+    return gaussian_filter(np.clip(diameter_px / 2 - radius(N) + 0.5, 0, 1), edge_px).astype(complex)
 
 
 def zone_plate(config: ZonePlateProbe, N: int) -> np.ndarray:
@@ -127,7 +127,7 @@ def zone_plate_far_field(config: ZonePlateProbe, N: int, window: int) -> np.ndar
             f"probe.outermost_zone_width_nm={config.outermost_zone_width_nm:g}: must be larger than the "
             f"pixel size ({pixel_nm:g} nm), or the pupil does not fit on the detector"
         )
-    nu = _radius(window) / (window * pixel_nm)
+    nu = radius(window) / (window * pixel_nm)
     stop = nu_max * config.central_stop_diameter_um / config.zone_plate_diameter_um
     annulus = (nu <= nu_max) & (nu >= stop)
     if not annulus.any():
@@ -207,9 +207,9 @@ def _quadratic_phase(probe: np.ndarray, N: int) -> np.ndarray:
     n = probe.shape[0]
     weight = np.abs(probe).ravel()
     phase = unwrap_phase(np.angle(probe)).ravel()
-    basis = np.stack([np.ones(n * n), _radius(n).ravel() ** 2], axis=1)
+    basis = np.stack([np.ones(n * n), radius(n).ravel() ** 2], axis=1)
     coefficients, *_ = np.linalg.lstsq(basis * weight[:, None], phase * weight, rcond=None)
-    return coefficients[0] + coefficients[1] * _radius(N) ** 2
+    return coefficients[0] + coefficients[1] * radius(N) ** 2
 
 
 PROBES: dict[str, Callable[[Any, int], np.ndarray]] = {
@@ -222,10 +222,10 @@ PROBES: dict[str, Callable[[Any, int], np.ndarray]] = {
 
 def energy_diameter(probe: np.ndarray, fraction: float = 0.9) -> float:
     """Return the diameter in pixels of a centred circle with ``fraction`` of the energy of ``(…, N, N)``."""
-    radius = _radius(probe.shape[-1]).ravel()
-    order = np.argsort(radius, kind="stable")
+    distance = radius(probe.shape[-1]).ravel()
+    order = np.argsort(distance, kind="stable")
     energy = np.cumsum(intensity_of(probe).ravel()[order])
-    return 2.0 * float(np.interp(fraction * energy[-1], energy, radius[order]))
+    return 2.0 * float(np.interp(fraction * energy[-1], energy, distance[order]))
 
 
 def intensity_of(probe: np.ndarray) -> np.ndarray:

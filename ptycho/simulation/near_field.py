@@ -23,6 +23,7 @@ import numpy as np
 from scipy.ndimage import gaussian_filter
 
 from ptycho.config.waves import Fresnel
+from ptycho.scan.probe import radius
 from ptycho.simulation.measured_like import PATHS, MeasuredLike, make_sample
 
 
@@ -135,8 +136,7 @@ def diffuse_wave(
     ``aperture``: its diameter, and ``edge``: σ of its edge, over N; ``grain``: σ of the diffuser, in pixels.
     """
     W = 2 * N
-    axis = np.arange(W) - W // 2
-    disk = np.hypot(axis[:, None], axis) < aperture * N / 2
+    disk = radius(W) < aperture * N / 2
     amplitude = gaussian_filter(disk.astype(float), edge * N)
     phase = gaussian_filter(rng.normal(size=(W, W)), grain, mode="wrap")
     return way.propagated(amplitude * np.exp(1j * phase / phase.std()))
