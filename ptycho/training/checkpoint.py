@@ -28,7 +28,6 @@ from ptycho.networks.layers import Arrays
 
 log = logging.getLogger(__name__)
 
-
 Losses = dict[str, float]
 
 
@@ -115,7 +114,7 @@ class Checkpoints:
             log.warning("%s: not written, because a weight is NaN or infinite; the last ones stay", path)
             return
         try:
-            write_atomically(path, lambda file: np.savez(file, allow_pickle=False, **self._pack(snapshot)))
+            write_verified(path, self._pack(snapshot))
             self._good = [*self._good, path][-2:]
             for other in self.folder.glob(FILES):
                 if other not in self._good:
@@ -150,10 +149,7 @@ class Checkpoints:
 
     def remove(self) -> None:
         """Remove them all: the training is over and its result stored."""
-        with contextlib.suppress(OSError):
-            for path in self.folder.glob(FILES):
-                path.unlink()
-            self.folder.rmdir()
+        remove_files(self.folder, FILES)
 
     def _check_config(self, path: Path, config: dict[str, Any]) -> None:
         if changes := differences(config, self._config):
@@ -167,7 +163,7 @@ class Checkpoints:
         arrays = {"meta": np.frombuffer(json.dumps(meta).encode(), np.uint8)}
         for group in ("weights", "best", "optimizer"):
             arrays |= {f"{group}/{name}": array for name, array in getattr(snapshot, group).items()}
-        return with_digest(arrays)
+        return arrays
 
 
 def load(path: Path) -> tuple[Snapshot, dict[str, Any]]:
@@ -187,13 +183,14 @@ def load(path: Path) -> tuple[Snapshot, dict[str, Any]]:
     return Snapshot(**groups, history=History(**meta["history"])), meta["config"]
 
 
-def with_digest(arrays: Arrays) -> Arrays:
-    """Return arrays and, as ``sha256``, their digest, by which :func:`read_verified` knows them."""
-    return arrays | {"sha256": np.asarray(digest(arrays))}
+def write_verified(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Write arrays as an NPZ file with their digest, ``sha256``. WriteError: it cannot be written."""
+    whole = {**arrays, "sha256": np.asarray(digest(arrays))}
+    write_atomically(path, lambda file: np.savez(file, allow_pickle=False, **whole))
 
 
 def read_verified(path: Path) -> Arrays:
-    """Return the arrays of an NPZ file; an exception of any kind: it is damaged."""
+    """Return the arrays that :func:`write_verified` has written; an exception of any kind: it is damaged."""
     with np.load(path, allow_pickle=False) as archive:
         arrays = {name: archive[name] for name in archive.files}
     if str(arrays.pop("sha256")) != digest(arrays):
@@ -201,7 +198,7 @@ def read_verified(path: Path) -> Arrays:
     return arrays
 
 
-def digest(arrays: Arrays) -> str:
+def digest(arrays: Mapping[str, np.ndarray]) -> str:
     """Return the SHA-256 over names, dtypes, shapes and bytes of arrays, in the order of their names."""
     sha = hashlib.sha256()
     for name in sorted(arrays):
@@ -209,6 +206,14 @@ def digest(arrays: Arrays) -> str:
         sha.update(f"{name} {array.dtype.str} {array.shape};".encode())
         sha.update(array.tobytes())
     return sha.hexdigest()
+
+
+def remove_files(folder: Path, pattern: str) -> None:
+    """Remove the files of a folder that fit a pattern, and the folder, if nothing else is in it."""
+    with contextlib.suppress(OSError):
+        for path in folder.glob(pattern):
+            path.unlink()
+        folder.rmdir()
 
 
 class FileCache:
@@ -235,18 +240,14 @@ class FileCache:
 
     def put(self, name: str, arrays: Mapping[str, np.ndarray]) -> None:
         """Store the ``arrays (…)`` of a result; where that fails, warn: the run goes on without."""
-        whole = with_digest(dict(arrays))
         try:
-            write_atomically(self._path(name), lambda file: np.savez(file, allow_pickle=False, **whole))
+            write_verified(self._path(name), arrays)
         except (WriteError, OSError) as error:
             log.warning("a result was not stored, the run continues: %s", error)
 
     def remove(self) -> None:
         """Remove them all: the run is over and its results stored."""
-        with contextlib.suppress(OSError):
-            for path in self.folder.glob("*-*.npz"):
-                path.unlink()
-            self.folder.rmdir()
+        remove_files(self.folder, "*-*.npz")
 
     def _path(self, name: str) -> Path:
         return self.folder / f"{name.replace(' ', '_')}.npz"
