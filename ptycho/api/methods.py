@@ -66,15 +66,14 @@ def reconstruct_and_assess(
 def train_on_scan(
     scan: Scan,
     config: ScanRunConfig,
-    path: Path,
-    overwrite: bool = False,  # replace a run that the folder holds, once there is a result
     bar: bool | None = None,  # as for ptycho.progress.Progress
     callbacks: Sequence[Any] = (),  # of Keras or of the loop
 ) -> LoadedModel:
-    """Train the PINN that ``config`` describes, store it in ``path``, and read it back."""
+    """Train the PINN that ``config`` describes, store it in its ``output_dir``, and read it back."""
+    path = Path(str(config.output_dir))
     check_disk(scan.geometry.raw, config.data, path)
     with locked(path):
-        folder = RunFolder(path, overwrite)
+        folder = RunFolder(path, config.overwrite)
         with folder.replacing(), folder.logged():
             folder.config(config)
             aligned = align(scan.geometry, config, RunContext(path, folder.timed, bar))

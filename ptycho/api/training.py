@@ -128,6 +128,7 @@ def train(
         seed=seed,
         xla=XlaConfig(compile=compile_xla),
         output_dir=str(folder),
+        overwrite=overwrite,
         loss=loss,
         **weights,
     )
@@ -140,5 +141,4 @@ def train(
     from ptycho.training.callbacks import TellEvents
 
     followers = [*callbacks, *([] if on_event is None else [TellEvents(on_event)])]
-    bar = progress and shows_bars()
-    return train_on_scan(scan, config, Path(folder), overwrite, bar, followers)
+    return train_on_scan(scan, config, progress and shows_bars(), followers)

@@ -18,13 +18,13 @@ import numpy as np
 
 from ptycho.config import ConfigError
 from ptycho.files.reading import FileError, damage_named, faults_of, open_file
-from ptycho.readers.positions import Placement
+from ptycho.readers.positions import PIXELS, Placement
 from ptycho.readers.raw_scan import UNITS
 from ptycho.readers.values import LENGTHS
 
 COMMENTS = "#%"
 AXES = {"x": "col", "col": "col", "column": "col", "y": "row", "row": "row"}
-UNIT_WORDS = dict.fromkeys(("px", "pixel", "pixels"), "px") | {
+UNIT_WORDS = dict.fromkeys(PIXELS, "px") | {
     word: unit for word, size in LENGTHS.items() for unit in UNITS if UNITS[unit] == size and word != "a"
 }
 Line = tuple[int, str]  # its number, from 1, and what it says
