@@ -15,7 +15,7 @@ from importlib.metadata import metadata, version
 from pathlib import Path
 
 from ptycho.command_line.jobs import Unfit
-from ptycho.config.memory import cores, in_words, physical_memory
+from ptycho.config.memory import cores, physical_memory, size_text
 from ptycho.config.schema import Flag, Text, key, settings
 from ptycho.files.atomic import write_atomically
 from ptycho.files.lock import locked
@@ -70,7 +70,7 @@ def check_machine(_: Path, enough: float = 4 * 2**30) -> Outcome:
     """The cores, and ``enough`` bytes of memory."""
     limits = [f"{name}={os.environ[name]}" for name in THREADS if os.environ.get(name)]
     memory = physical_memory()
-    texts = [f"{cores()} of {os.cpu_count()} cores may be used", *limits, f"{in_words(memory)} memory"]
+    texts = [f"{cores()} of {os.cpu_count()} cores may be used", *limits, f"{size_text(memory)} memory"]
     return memory >= enough and not limits, ", ".join(texts)
 
 
@@ -89,7 +89,7 @@ def check_disk(folder: Path, trial_bytes: int = 2**25, enough: float = 2 * 2**30
             with h5py.File(file.filename, "r", libver="latest", swmr=True) as again:
                 assert again["a"][3] == 3
     left = shutil.disk_usage(place).free
-    text = f"{place.resolve()}: {in_words(left)} free; written at {rate:.0f} MiB/s; renamed; locked"
+    text = f"{place.resolve()}: {size_text(left)} free; written at {rate:.0f} MiB/s; renamed; locked"
     return left >= enough, text
 
 

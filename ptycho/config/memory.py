@@ -101,9 +101,9 @@ def check_memory(phases: Phases, available: int | None = None, process: int = 2*
     if needed > limit:
         part = max(parts, key=lambda part: part.size)
         raise ConfigError(
-            f"memory: needs about {in_words(needed)} while it {phase}, and the machine has "
-            f"{in_words(limit)}, {in_words(needed - limit)} too little; most of it for {part.name}, "
-            f"{in_words(part.size)}: {part.advice}"
+            f"memory: needs about {size_text(needed)} while it {phase}, and the machine has "
+            f"{size_text(limit)}, {size_text(needed - limit)} too little; most of it for {part.name}, "
+            f"{size_text(part.size)}: {part.advice}"
         )
 
 
@@ -117,7 +117,10 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def in_words(size: float) -> str:
+def size_text(count: float) -> str:
     """Return bytes in a unit that fits, ``3.2 GB``."""
-    scale, unit = next(((s, u) for s, u in ((1e6, "MB"), (1e9, "GB")) if size < 1e3 * s), (1e12, "TB"))
-    return f"{size / scale:.3g} {unit}"
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} TB"

@@ -12,7 +12,7 @@ import numpy as np
 
 from ptycho.config import AberratedProbe, ConfigError, OwnProbe, ProbeConfig, RunProbe, ScanRunConfig, check
 from ptycho.config.data import SMALLEST_N, DataConfig
-from ptycho.config.memory import OF_A_SCANNED_OBJECT, Part, check_memory, in_words, solver_parts
+from ptycho.config.memory import OF_A_SCANNED_OBJECT, Part, check_memory, size_text, solver_parts
 from ptycho.config.solver_config import SolverConfig
 from ptycho.config.waves import FreeSpace, wavelength_m
 from ptycho.files.npz import read_all
@@ -298,8 +298,8 @@ def check_disk(raw: RawScan, section: DataConfig, folder: Path, key: str = "outp
     needed, available = 4 * patterns * N**2, shutil.disk_usage(place).free
     if needed > available:
         raise ConfigError(
-            f"disk: a copy of the {patterns} patterns takes {in_words(needed)} in {place}, and "
-            f"{in_words(available)} are available there, {in_words(needed - available)} too little: take "
+            f"disk: a copy of the {patterns} patterns takes {size_text(needed)} in {place}, and "
+            f"{size_text(available)} are available there, {size_text(needed - available)} too little: take "
             f"fewer (data.stride, data.frames), bin them (data.bin), or set {key} to a folder with room"
         )
 

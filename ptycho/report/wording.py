@@ -130,15 +130,6 @@ def time_text(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
-def size_text(count: float) -> str:
-    """Return a number of bytes as text."""
-    for unit in ("B", "kB", "MB"):
-        if count < 1000:
-            return f"{count:.3g} {unit}"
-        count /= 1000
-    return f"{count:.3g} GB"
-
-
 def score_text(value: Any) -> str:
     """Return a score in a cell: four digits, pairs side by side, nothing for what is not there."""
     if value is None or isinstance(value, bool | Mapping):

@@ -10,9 +10,9 @@ from ptycho.config import ConfigError, FourierModel, LinesObject, UNetModel, Unr
 from ptycho.config.memory import (
     Part,
     check_memory,
-    in_words,
     physical_memory,
     run_memory,
+    size_text,
     solver_parts,
 )
 from ptycho.networks import count_activations
@@ -80,10 +80,10 @@ def test_the_limit_and_what_is_said_at_it():
     with pytest.raises(ConfigError) as caught:
         check_memory(phases, 3 * GB + 2**30 - 1)
     assert str(caught.value) == (
-        "memory: needs about 4.07 GB while it thinks, and the machine has 4.07 GB, 1e-06 MB too little; "
+        "memory: needs about 4.07 GB while it thinks, and the machine has 4.07 GB, 1 B too little; "
         "most of it for large, 3 GB: lower b"
     )
-    assert [in_words(size) for size in (1, 2.5e8, 1e12, 1e18)] == ["1e-06 MB", "250 MB", "1 TB", "1e+06 TB"]
+    assert [size_text(size) for size in (1, 2.5e8, 1e12, 1e18)] == ["1 B", "250 MB", "1 TB", "1e+06 TB"]
     assert GB / 2 < physical_memory() < 10**15
 
 

@@ -31,6 +31,6 @@ def test_python_copies_no_pattern_where_there_is_no_room_for_all(monkeypatch):
     scan = ptycho.Scan.from_arrays(rng.poisson(9, (30, 32, 32)), positions, counts=True)
     disk = SimpleNamespace(free=30 * 32 * 32 * 4 - 1)
     monkeypatch.setattr("ptycho.preparation.dataset.shutil.disk_usage", lambda place: disk)
-    message = r"disk: a copy of the 30 patterns takes 0\.123 MB in .*TMPDIR to a folder with room"
+    message = r"disk: a copy of the 30 patterns takes 123 kB in .*TMPDIR to a folder with room"
     with pytest.raises(ConfigError, match=message):
         ptycho.reconstruct(scan, "solver")

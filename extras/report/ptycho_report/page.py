@@ -20,13 +20,14 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from ptycho.config import ConfigError
+from ptycho.config.memory import size_text
 from ptycho.evaluation import scan_figures
 from ptycho.evaluation.caustic import Caustic, draw_caustic
 from ptycho.evaluation.display import ORIENTATION, shrink, shrink_phase
 from ptycho.files.atomic import write_atomically
 from ptycho.report.entries import Entry, differing
 from ptycho.report.gather import GRID_LINES, RunRecord, StoredRecon, section
-from ptycho.report.wording import key_figures, score_text, size_text, time_text, verdict_of
+from ptycho.report.wording import key_figures, score_text, time_text, verdict_of
 from ptycho.run import names
 from ptycho.run.record import check_output, is_page
 from ptycho_report.compare import group_entries
