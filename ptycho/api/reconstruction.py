@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from ptycho.api.scan import Scan, as_scan, plain
 from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.data import DataConfig
-from ptycho.config.mapping import from_mapping
+from ptycho.config.mapping import to_dataclass
 from ptycho.config.messages import argument_words, fields_of, name_arguments
 from ptycho.config.own_code import allow
 from ptycho.config.run_config import PRETRAINED
@@ -123,8 +123,7 @@ def reconstruct(
         for key, (value, possible) in of_the_solver.items():
             if value not in possible:
                 raise ConfigError(f"{key}={value}: method={method} has no such argument; remove it")
-        own |= {"modes": probe_modes}
-        own = {key: value for key, value in own.items() if value is not None}
+        own = {key: value for key, value in (own | {"modes": probe_modes}).items() if value is not None}
     values = {
         SECTIONS[method]: own,
         "probe": probe,
@@ -138,8 +137,7 @@ def reconstruct(
     if method == "pinn":
         values |= {"run": str(run or PRETRAINED), "models": ["pinn"]}
     allow([regulariser])
-    config = from_mapping(plain({"data": {"file": scan.data.file}, **values}))
-    assert isinstance(config, ScanRunConfig)
+    config = to_dataclass(ScanRunConfig, plain({"data": {"file": scan.data.file}, **values}))
     config = plan_scan(replace(config, data=scan.data), scan.geometry)
     if method == "lsqml":
         check_available(config.iterative.python)
