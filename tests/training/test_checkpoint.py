@@ -1,11 +1,8 @@
 """Checkpoints: exact round trip, and all errors of files and disks."""
 
-import hashlib
 import io
-import json
 import logging
 import resource
-import zipfile
 
 import numpy as np
 import pytest
@@ -61,22 +58,6 @@ def test_everything_comes_back_bit_by_bit(checkpoints, folder):
     assert equal(restored(folder), snapshot(epoch=2, step=5))
 
 
-def test_the_file_is_plain_arrays_with_their_digest(checkpoints, folder):
-    """By hand: names, dtypes, shapes and bytes in the order of the names."""
-    checkpoints.save(snapshot())
-    sha = hashlib.sha256()
-    with zipfile.ZipFile(folder / "epoch00000-step0000001.npz") as archive:
-        members = {name.removesuffix(".npy"): archive.read(name) for name in archive.namelist()}
-    arrays = {name: np.load(io.BytesIO(data), allow_pickle=False) for name, data in members.items()}
-    stored = arrays.pop("sha256")
-    for name in sorted(arrays):
-        array = arrays[name]
-        sha.update(f"{name} {array.dtype.str} {array.shape};".encode() + array.tobytes())
-    assert str(stored) == sha.hexdigest()
-    meta = json.loads(arrays["meta"].tobytes())
-    assert meta["config"] == CONFIG and meta["history"]["running"] == [{"loss": 0.30000000000000004}]
-
-
 def test_the_last_two_are_kept_and_the_newest_is_taken(checkpoints, folder):
     for epoch, step in ((0, 1), (0, 2), (0, 10), (1, 0), (1, 2)):
         checkpoints.save(snapshot(epoch, step))
@@ -87,18 +68,24 @@ def test_the_last_two_are_kept_and_the_newest_is_taken(checkpoints, folder):
     checkpoints.remove()
 
 
-def other_numbers(data):
-    """An archive whose own checksums fit its changed numbers."""
-    with np.load(io.BytesIO(data)) as archive:
-        arrays = dict(archive)
-    arrays["weights/a/kernel"] = 2 * arrays["weights/a/kernel"]
-    content = io.BytesIO()
-    np.savez(content, **arrays)
-    return content.getvalue()
+def other_kernel(change):
+    """Return a function that changes a kernel in an archive, whose own checksums fit the change."""
+
+    def damage(data):
+        with np.load(io.BytesIO(data)) as archive:
+            arrays = dict(archive)
+        arrays["weights/a/kernel"] = change(arrays["weights/a/kernel"])
+        content = io.BytesIO()
+        np.savez(content, **arrays)
+        return content.getvalue()
+
+    return damage
 
 
 DAMAGE = {
-    "other numbers": other_numbers,
+    "other numbers": other_kernel(lambda kernel: 2 * kernel),
+    "another shape": other_kernel(lambda kernel: kernel.T),
+    "another type": other_kernel(lambda kernel: kernel.view(np.int32)),
     "empty": lambda data: b"",
     "half": lambda data: data[: len(data) // 2],
     "text": lambda data: b"not an archive",
