@@ -38,6 +38,7 @@ OUT = "output_dir=out"
 MISTAKES = [
     # unknown keys, values and options; syntax
     (["hydra.run.dir=foo"], r"hydra\.run\.dir=foo: is not where a run goes; set output_dir=foo"),
+    (["hydra/launcher=submitit_slurm"], r"launcher=submitit_slurm: all jobs run in this process; start"),
     (["-m", "hydra/sweeper=optuna"], r"hydra/sweeper=optuna: all jobs are planned before .* use ptycho tune"),
     (["experiment=none"], r"experiment=none: must be one of few_pinn, gs1_curved, .*, sparse_scan"),
     (["seed=[1"], r"seed=\[1: must be key=value"),
