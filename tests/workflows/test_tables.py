@@ -34,11 +34,6 @@ def test_a_group_of_the_configuration_is_a_table_of_the_library(group):
     assert set(named) <= {path.stem for path in (CONF / group).glob("*.yaml")}
 
 
-def test_kinds_are_those_that_their_sections_call_themselves():
-    for named in (config.GENERATORS, config.PROBES, config.MEASURED_PROBES):
-        assert [section.kind for section in named.values()] == [*named]
-
-
 def test_models_of_a_run_are_in_the_table():
     assert {*COMPETITORS} == {*config.MODELS, *NAMED}
     bound = {name: RunConfig().fixed_sizes(name) for name in COMPETITORS}
