@@ -60,7 +60,7 @@ def followed(tmp_path_factory, in_process_once, read_rightly_once):
             ptycho, name, *words = shlex.split(command)
             script = folder_of("scripts") / f"{PROGRAMS[name].script}.py"
             words += SMALLER.get(name, ())
-            code, out, err = in_process_once(script, *words, cwd=place, pictures=True)
+            code, out, err = in_process_once(script, *words, cwd=place)
             assert (ptycho, code) == ("ptycho", 0), f"{command}: {err}"
             printed += out, err
         else:

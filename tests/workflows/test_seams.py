@@ -12,6 +12,7 @@ import pytest
 from helpers.scans import Frames
 
 import workflows.reconstruct.scan
+from conftest import without_pictures
 from ptycho.config import ScanRunConfig
 from ptycho.config.data import DataConfig
 from ptycho.config.sections import OwnProbe
@@ -50,6 +51,7 @@ class StandIns:
         self.starts, self.trained_on = [], None
         patch.setattr(solver, "reconstruct", self.begin)
         patch.setattr(pipeline, "_halves", lambda *arguments: None)
+        without_pictures(patch)
         patch.setattr(workflows.reconstruct.scan, "train_network", self.train)
         patch.setattr(pipeline, "move_ramp", self.keep)
         patch.setattr(LoadedModel, "step_for", lambda _, view: self.step(view.region_size))
