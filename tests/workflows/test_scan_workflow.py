@@ -107,6 +107,7 @@ def test_the_product_has_an_error_map_and_nothing_else_has(finished):
     assert 0 < metrics[product]["error_map"]["phase_rad"] < 1
     for picture in ("error_map", "quality"):
         assert Image.open(finished / f"visuals/{picture}.png").size[0] > 800
+    assert (finished / "report.html").stat().st_size > 50_000
     assert not list(finished.rglob("*.tmp"))
     for path in (finished / "recons").glob("*/recon.npz"):
         with np.load(path) as held:
