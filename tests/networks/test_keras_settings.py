@@ -27,17 +27,17 @@ def one_step(build_network):
 
 
 @pytest.mark.usefixtures("eagerly")
-@pytest.mark.parametrize("policy", ["mixed_float16", "float64"])
-def test_a_policy_of_a_notebook_changes_nothing(policy, build_network):
+def test_a_policy_of_a_notebook_changes_nothing(build_network):
     before, usual = (keras.config.dtype_policy(), keras.config.floatx()), one_step(build_network)
-    try:
-        keras.config.set_floatx("float64" if policy == "float64" else "float32")
-        keras.config.set_dtype_policy(policy)
-        other = one_step(build_network)
-        assert keras.config.dtype_policy().name == policy  # it is the user's, and stays
-    finally:
-        keras.config.set_floatx(before[1])
-        keras.config.set_dtype_policy(before[0])
-    for one, two in zip(usual, other, strict=True):
-        assert two.dtype == np.float32
-        np.testing.assert_allclose(one, two, rtol=1e-6, atol=1e-8)
+    for policy, floatx in (("mixed_float16", "float32"), ("float64", "float64")):
+        try:
+            keras.config.set_floatx(floatx)
+            keras.config.set_dtype_policy(policy)
+            other = one_step(build_network)
+            assert keras.config.dtype_policy().name == policy  # it is the user's, and stays
+        finally:
+            keras.config.set_floatx(before[1])
+            keras.config.set_dtype_policy(before[0])
+        for one, two in zip(usual, other, strict=True):
+            assert two.dtype == np.float32
+            np.testing.assert_allclose(one, two, rtol=1e-6, atol=1e-8)
