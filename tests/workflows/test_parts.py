@@ -1,10 +1,9 @@
 """Optional parts: a command whose part is not installed says how to install it."""
 
-import subprocess
 import sys
 
 import pytest
-from helpers.cli import ROOT
+from helpers.cli import ROOT, fresh
 
 from ptycho import installed
 from ptycho.command_line import console, training_jobs
@@ -20,8 +19,7 @@ COMMANDS = [program for program in console.PROGRAMS.values() if program.part]
 
 @pytest.mark.parametrize("program", COMMANDS, ids=lambda program: program.script)
 def test_a_command_without_its_part(program):
-    words = [sys.executable, "-c", WITHOUT, program.part, str(ROOT / f"scripts/{program.script}.py")]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+    done = fresh(ROOT, "-c", WITHOUT, program.part, ROOT / f"scripts/{program.script}.py")
     assert done.returncode == 2
     assert f"pip install -c constraints.txt -e {installed.PARTS[program.part]}" in done.stderr
     assert "Traceback" not in done.stderr

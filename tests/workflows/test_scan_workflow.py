@@ -50,9 +50,8 @@ def finished(scan, tmp_path_factory, in_process_once):
     words = (f"data.file={scan}", "data.domain=amplitude", *KNOWN, "solver.steps=30", *SMALL)
     with pytest.MonkeyPatch.context() as patch:
         try_no_other_reading(patch)
-        code, _, err = in_process_once(
-            SCRIPT, *words, f"output_dir={folder / 'run'}", cwd=folder, pictures=True
-        )
+        words += (f"output_dir={folder / 'run'}",)
+        code, _, err = in_process_once(SCRIPT, *words, cwd=folder, pictures=True)
     assert code == 0, err
     return folder / "run"
 
@@ -168,9 +167,8 @@ def test_mistakes_are_one_line_and_nothing_is_written(in_process, scan, finished
 
 def test_inspection_prints_findings_and_changes_nothing(in_process, scan, tmp_path):
     before = scan.read_bytes()
-    code, out, _ = in_process(
-        INSPECT, scan, "data.domain=amplitude", "output=look.png", blocked=("tensorflow",)
-    )
+    words = (scan, "data.domain=amplitude", "output=look.png")
+    code, out, _ = in_process(INSPECT, *words, blocked=("tensorflow",))
     assert code == 0
     assert all(word in out for word in ("ptychopinn", "object pixel: unknown", "picture: look.png"))
     assert Image.open(tmp_path / "look.png").size[0] > 1000
@@ -186,7 +184,5 @@ def test_a_run_is_planned(scan, monkeypatch):
     assert (config.run, config.nepochs, config.tiles) == ("pretrained", 0, True)
     assert config.group_size == 64 and config.model.memory
     monkeypatch.setattr("ptycho.preparation.room.shutil.disk_usage", lambda place: SimpleNamespace(free=9))
-    with pytest.raises(
-        ConfigError, match=r"disk: a copy of the 121 patterns takes .*set output_dir to a folder"
-    ):
+    with pytest.raises(ConfigError, match=r"disk: a copy of the 121 patterns takes .*set output_dir to a f"):
         plan(replace(asked, output_dir="not/there"))

@@ -67,9 +67,8 @@ def test_the_network_s_measurement_of_the_truth_is_the_patterns(name):
     x, offsets, probe, target = (tf.constant(batch[key]) for key in ("x", "offsets", "probe", "target"))
     geometry = geometry_of_form(form)
     generator = Unrolled(settings=UnrolledModel(stages=1, width=4), geometry=geometry, seed=0)
-    predict = PtychoPINN(
-        generator=generator, geometry=geometry, weights={"mae_weight": 1.0}
-    ).predict_amplitudes
+    network = PtychoPINN(generator=generator, geometry=geometry, weights={"mae_weight": 1.0})
+    predict = network.predict_amplitudes
     assert reference.relative(predict(target, offsets, probe), x) < 2e-5
     wrong = (target, -offsets, probe), (target, offsets[..., ::-1], probe), (target, offsets + 1, probe)
     assert all(reference.relative(predict(*arguments), x) > 0.005 for arguments in wrong)
