@@ -91,9 +91,8 @@ def test_a_missing_probe_is_guessed_and_said_so(arrays):
     scan = ptycho.Scan.from_arrays(arrays[0], arrays[1], counts=True)
     assert scan.probe is None and "none, it will be estimated" in repr(scan)
     made = ptycho.reconstruct(scan, **QUICK)
-    assert any(
-        "estimated from the mean pattern" in f"{finding}" for finding in made.decisions
-    ) and made.beam.probe.shape == (1, N, N)
+    assert any("estimated from the mean pattern" in str(finding) for finding in made.decisions)
+    assert made.beam.probe.shape == (1, N, N)
 
 
 def test_the_solver_begins_from_a_saved_result(scan, result, tmp_path):

@@ -38,9 +38,8 @@ def test_every_page_is_in_the_menu():
 def test_the_notebook_is_the_page():
     """``jupytext --to ipynb docs/tutorial.md`` writes it."""
     page, notebook = jupytext.read(TUTORIAL), nbformat.read(TUTORIAL.with_suffix(".ipynb"), 4)
-    assert [(cell.cell_type, cell.source) for cell in page.cells] == [
-        (cell.cell_type, cell.source) for cell in notebook.cells
-    ]
+    written, stored = ([(cell.cell_type, cell.source) for cell in one.cells] for one in (page, notebook))
+    assert written == stored
 
 
 @pytest.fixture(scope="module")
@@ -70,9 +69,8 @@ def followed(tmp_path_factory, in_process_once, read_rightly_once):
 
 def test_the_tutorial_holds(followed):
     folder, printed = followed
-    assert {path.name for path in folder.iterdir()} == {
-        *("scan.cxi", "scan.png", "run", "fixed", "compare.html", "compare.csv")
-    }
+    expected = {"scan.cxi", "scan.png", "run", "fixed", "compare.html", "compare.csv"}
+    assert {path.name for path in folder.iterdir()} == expected
     assert (folder / "run" / "report.html").stat().st_size > 50_000
     assert "FAIL" not in printed and "Traceback" not in printed
 

@@ -28,9 +28,8 @@ def call(unpacked, cwd, *words, absent=""):
     program += "from ptycho.__main__ import main; "
     program += f" assert ptycho_workflows.__file__.startswith({str(unpacked)!r}); sys.exit(main())"
     environment = os.environ | {"PYTHONPATH": str(unpacked), "PYTHONSAFEPATH": "1"}
-    return subprocess.run(
-        [sys.executable, "-c", program, *words], cwd=cwd, env=environment, capture_output=True, text=True
-    )
+    words = [sys.executable, "-c", program, *words]
+    return subprocess.run(words, cwd=cwd, env=environment, capture_output=True, text=True)
 
 
 def test_all_that_the_packages_hold_is_inside(unpacked):

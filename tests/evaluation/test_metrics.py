@@ -185,9 +185,8 @@ def test_identity_is_perfect_and_every_missing_score_has_its_reason():
     assert row["amplitude_ratio"] == pytest.approx(1)
     assert row["frc50"] == row["frc1over7"] == [1.0, 1.0]
     assert row["ms_ssim"] == row["psnr"] == [None, None]
-    reasons = {"ms_ssim": "region_too_small", "psnr": "infinite"} | dict.fromkeys(
-        metrics.FRC_THRESHOLDS, "never_crossed"
-    )
+    never = dict.fromkeys(metrics.FRC_THRESHOLDS, "never_crossed")
+    reasons = {"ms_ssim": "region_too_small", "psnr": "infinite"} | never
     expected = {f"{name}_{channel}_{why}" for name, why in reasons.items() for channel in metrics.CHANNELS}
     assert set(row["flags"]) == expected
 

@@ -58,14 +58,12 @@ def prepared(dataset_of):
     positions = rng.integers(0, SIDE - N, (20, 2))
     flux = rng.uniform(0.7, 1.3, 20).astype(np.float32)
     probe = 30 * wave((2, N, N), 2) * np.array([1, 0.4])[:, None, None]
-    whole = dataset_of(
-        positions, np.arange(20)[:, None], probe=probe, flux=flux, object_size=SIDE, photon_scale=1.0
-    )
+    sizes = {"object_size": SIDE, "photon_scale": 1.0}
+    whole = dataset_of(positions, np.arange(20)[:, None], probe=probe, flux=flux, **sizes)
     whole = replace(whole, amplitudes=measured(whole.beam))
     out = np.arange(2, 20, 5)
-    return Prepared(
-        "scan", None, whole, np.setdiff1d(np.arange(20), out), out, decisions=(Finding.warning("few", FEW),)
-    )
+    few = (Finding.warning("few", FEW),)
+    return Prepared("scan", None, whole, np.setdiff1d(np.arange(20), out), out, decisions=few)
 
 
 def another(beam):
@@ -109,9 +107,8 @@ def test_a_pattern_that_contradicts_the_others_is_named(dataset_of, caplog):
     rng, axis = np.random.default_rng(5), np.arange(N) - N // 2
     probe = 60 * np.exp(-(axis[:, None] ** 2 + axis**2) / 18).astype(np.complex64)[None]
     positions = rng.integers(0, SIDE - N, (40, 2))
-    whole = dataset_of(
-        positions, np.arange(40)[:, None], probe=probe, flux=np.ones(40), object_size=SIDE, photon_scale=1.0
-    )
+    values = {"probe": probe, "flux": np.ones(40), "object_size": SIDE, "photon_scale": 1.0}
+    whole = dataset_of(positions, np.arange(40)[:, None], **values)
     counts = rng.poisson(np.square(measured(whole.beam)))
     scan = SimpleNamespace(frames=3 * np.arange(40), positions=whole.positions)
     whole = replace(whole, amplitudes=np.sqrt(counts).astype(np.float32))

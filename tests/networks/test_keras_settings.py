@@ -16,9 +16,8 @@ def one_step(build_network):
     found = []
     for name in ("unrolled", "baseline"):
         model, data = build_network(name)
-        settings = FitSettings(
-            adam=TrainConfig(), epochs=1, batch_size=2, learning_rate=1e-3, seed=0, compile_xla=False
-        )
+        rates = {"batch_size": 2, "learning_rate": 1e-3, "seed": 0, "compile_xla": False}
+        settings = FitSettings(adam=TrainConfig(), epochs=1, **rates)
         step = make_train_step(model, build_optimizer(model, settings, 4), compile_xla=False)
         batch = batch_of(data, np.arange(2), truth=name == "baseline")
         step(batch, tf.constant(data.model_probe), tf.constant(data.normalisation, tf.float32))

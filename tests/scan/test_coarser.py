@@ -94,9 +94,8 @@ def test_patterns_of_a_finer_object_are_explained_on_smaller_pixels(N: int, side
     waves = [far_of(finer * object_[r : r + side, c : c + side]) for r, c in places]
     amplitudes = np.abs(np.stack(waves))[:, low : low + N, low : low + N]
     good = rng.random((N, N)) > 0.1
-    data = single_patterns(
-        np.where(good, amplitudes, 0), probe[None], places * N / side, N + 9, region_size=N + 2, good=good
-    )
+    sizes = {"object_size": N + 9, "region_size": N + 2}
+    data = single_patterns(np.where(good, amplitudes, 0), probe[None], places * N / side, good=good, **sizes)
     small = at_smaller_pixels(data, side)
     np.testing.assert_allclose(small.positions, places, atol=1e-5)
     np.testing.assert_allclose(small.probe[0], finer, atol=1e-5)

@@ -54,9 +54,8 @@ def test_groups_never_mix_images():
 
 @pytest.mark.parametrize("gridsize, offset, jitter", [(1, 4, 0.8), (2, 4, 0.0), (2, 3, 0.7), (3, 5, 2.5)])
 def test_regions_start_on_whole_pixels_and_hold_every_patch(gridsize, offset, jitter):
-    config = RunConfig(
-        N=32, size=96, gridsize=gridsize, offset=offset, scan=ScanConfig(jitter), outer_offset_train=6
-    )
+    sizes = {"N": 32, "size": 96, "gridsize": gridsize, "offset": offset, "outer_offset_train": 6}
+    config = RunConfig(**sizes, scan=ScanConfig(jitter))
     scan, R = scan_of(config, "train"), config.region_size
     half = (R - 32) / 2
     centres = group_centres(scan.positions, scan.groups, R, 32)

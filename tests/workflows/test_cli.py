@@ -74,9 +74,8 @@ def test_pickles_in_probe_files_are_not_read(refused, tmp_path):
 def test_a_sweep_is_refused_for_the_folder_of_a_later_job(refused, tmp_path):
     assert "output_dir=" in refused("output_dir=")
     RunFolder(tmp_path / "sweep" / "1_seed=1").text("run.log", "")
-    assert "1_seed=1: holds another run (files.json, run.log)" in refused(
-        "-m", "seed=0,1", f"output_dir={tmp_path}/sweep"
-    )
+    line = refused("-m", "seed=0,1", f"output_dir={tmp_path}/sweep")
+    assert "1_seed=1: holds another run (files.json, run.log)" in line
 
 
 # ---- help, tracebacks, speed

@@ -220,9 +220,8 @@ def test_a_row_is_what_the_files_of_a_run_say(tmp_path, pixel_m, frc, lengths):
     folder.config(asked("scans/a.h5"))
     folder.text("recons/solver/recon.npz", "")
     scores = {"r_factor": 0.123456, "r_free": None, "flags": ["overfit", "no_contrast"]}
-    folder.json(
-        "metrics.json", {"solver": scores, "product": "solver", "pixel_m": pixel_m, "half_scan_frc": frc}
-    )
+    metrics = {"solver": scores, "product": "solver", "pixel_m": pixel_m, "half_scan_frc": frc}
+    folder.json("metrics.json", metrics)
     assert row_of(tmp_path) == {}  # no manifest yet
     facts = {"scans": {"a": {"patterns": 123456, "N": 32}}, "timings_s": {"total": 7.25}}
     folder.json("manifest.json", facts)

@@ -25,9 +25,8 @@ TOLD += ["probe.learn=true", "probe.modes=1", "xla.compile=false"]
 def measured(tmp_path_factory):
     """The file, and the keys that ``simulate_scan.py`` prints for it."""
     path = tmp_path_factory.mktemp("near") / "cone.cxi"
-    made = SimulateConfig(
-        output=str(path), physics="near_field", N=32, n_positions=24, step_px64=12, fresnel=8, sample="blobs"
-    )
+    sizes = {"N": 32, "n_positions": 24, "step_px64": 12, "fresnel": 8}
+    made = SimulateConfig(output=str(path), physics="near_field", sample="blobs", **sizes)
     *_, printed = simulate_scan(made)
     return path, printed.split("read with ")[1].split()
 

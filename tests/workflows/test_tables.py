@@ -28,9 +28,8 @@ def test_a_group_of_the_configuration_is_a_table_of_the_library(group):
     key = "method" if group == "stitch" else "kind"
     files = [yaml.safe_load(path.read_text()) for path in (CONF / group).glob("*.yaml")]
     measured = set(config.MEASURED_PROBES) if group == "probe" else set()
-    assert set(named) | measured == {
-        values[key] for values in files if key in values
-    }  # a preset has its kind from another
+    stated = {values[key] for values in files if key in values}  # a preset has its kind from another
+    assert set(named) | measured == stated
     assert set(named) <= {path.stem for path in (CONF / group).glob("*.yaml")}
 
 

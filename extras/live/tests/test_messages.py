@@ -43,9 +43,8 @@ def test_positions_are_read_back():
 
 
 def test_start_mask_and_probe_are_read_back():
-    description = Description(
-        "m", "counts", "corner", 8000.0, 0.3, (1e-5, 2e-5), shape=(4, 6), dtype="uint32", expected=9
-    )
+    values = {"shape": (4, 6), "dtype": "uint32", "expected": 9}
+    description = Description("m", "counts", "corner", 8000.0, 0.3, (1e-5, 2e-5), **values)
     found = messages.read(messages.start_message(description))
     assert vars(Description(**found)) == vars(description)
     good = np.eye(5, 4, dtype=bool)

@@ -22,9 +22,7 @@ from ptycho_pretrain.denoiser_examples import Example, Scans, make_example
 from ptycho_pretrain.denoiser_training import DenoiserTraining, cut_window
 from ptycho_pretrain.run import run
 
-RIGHT = ScansMeasurementConfig(
-    photons=(1e5, 1e6), overlap=(0.6, 0.7), probe_error_share=0, position_error_share=0
-)
+RIGHT = {"photons": (1e5, 1e6), "overlap": (0.6, 0.7), "probe_error_share": 0, "position_error_share": 0}
 SHORT = (4, 12)  # steps of a fit
 SMALL = partial(denoiser.new_denoiser, features=(4, 6, 8), blocks=(1, 1, 1))  # where its size does not matter
 
@@ -40,7 +38,7 @@ def config_of(**changes):
         "probes": {"disk": {"diameter": [0.5, 0.6]}},
         "objects": {"polygons": {"size": [4, 10]}, "clouds": None},
         "materials": MaterialsConfig(phase_rad=(0.3, 1.0), absorption=(0.1, 0.5)),
-        "measurement": RIGHT,
+        "measurement": ScansMeasurementConfig(**RIGHT),
         "forms": {"small": ScanFormConfig(N=16, patterns=(9, 12))},
         "xla": XlaConfig(compile=False),
     }

@@ -95,9 +95,8 @@ def test_the_illumination_is_that_of_a_loop(name):
         intensity = np.zeros((form.region_size,) * 2)
         for offset, mode in itertools.product(batch["offsets"][b], modes_of(batch, b)):
             for i, j in np.ndindex(form.N, form.N):
-                row, col = (
-                    int(np.floor(r + form.reach + 0.5)) + k for r, k in zip(offset, (i, j), strict=True)
-                )
+                pairs = zip(offset, (i, j), strict=True)
+                row, col = (int(np.floor(r + form.reach + 0.5)) + k for r, k in pairs)
                 intensity[row, col] += abs(mode[i, j]) ** 2
         np.testing.assert_allclose(batch["illumination"][b], intensity / intensity.max(), atol=1e-5)
         assert batch["illumination"][b].max() == 1
