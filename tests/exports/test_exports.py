@@ -75,12 +75,6 @@ def read(path, **stated):
     return interpret(raw, config)
 
 
-def corners(raw, length):
-    """Return the top-left samples of the patches in the object of the file, as the file has them."""
-    middle = (raw.positions - np.array(raw.object_centre_m or (0, 0))) / length
-    return middle + np.array(raw.object.shape) / 2 - N / 2
-
-
 @pytest.mark.parametrize("kind", FORMATS)
 def test_what_is_written_is_what_is_read(kind, scan, tmp_path):
     path = tmp_path / f"scan{SUFFIX[kind]}"
@@ -94,7 +88,9 @@ def test_what_is_written_is_what_is_read(kind, scan, tmp_path):
     np.testing.assert_allclose(seen, counts_of(scan), rtol=1e-6)
     np.testing.assert_array_equal(found.raw.object, scan.object)
     length = 1 if kind == "npz" else DX
-    np.testing.assert_allclose(corners(found.raw, length), scan.positions - scan.origin, atol=1e-6)
+    middles = (found.raw.positions - np.array(found.raw.object_centre_m or (0, 0))) / length
+    corners = middles + np.array(found.raw.object.shape) / 2 - N / 2  # of patches in the file's object
+    np.testing.assert_allclose(corners, scan.positions - scan.origin, atol=1e-6)
     moved = found.positions - scan.positions  # in object pixels, independent of the unit in the file
     np.testing.assert_allclose(moved, np.tile(moved[0], (J, 1)), atol=1e-6)
     probe = scan.probe[1:] if kind == "npz" else scan.probe

@@ -61,7 +61,8 @@ class StandIns:
         image = 1 + 0.3 * np.sin(row / 3) + 0.2j * np.cos(col / 5)
         image = image * np.exp(2j * np.pi * self.ramp * row / N)
         self.each = each
-        self.solved = made_of(image[None], each, another_beam(each.whole.beam, 1))
+        beam, objects = another_beam(each.whole.beam, 1), image[None].astype(np.complex64)
+        self.solved = Reconstruction(objects, covered(each.fitted(beam)), beam, seconds=0.5)
         return self.solved
 
     def keep(self, made):
@@ -91,10 +92,6 @@ def another_beam(beam, k):
     turn = np.exp(0.1j * k * np.arange(beam.N))
     probe = (beam.probe * turn).astype(np.complex64)
     return Beam(probe, (beam.positions + moves).astype(np.float32), flux.astype(np.float32))
-
-
-def made_of(objects, each, beam):
-    return Reconstruction(objects.astype(np.complex64), covered(each.fitted(beam)), beam, seconds=0.5)
 
 
 # ---- one run

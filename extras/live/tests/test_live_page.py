@@ -20,16 +20,12 @@ NUMBERS = {
 }
 
 
-def text_of(folder, numbers=NUMBERS):
-    page.write_numbers(folder, numbers, 4.0)
-    return (folder / page.PAGE).read_text()
-
-
 @pytest.mark.parametrize(
     ("state", "sentence"), [("reconstructing", "still being measured"), ("complete", "not assessed yet")]
 )
 def test_what_was_not_assessed_is_not_called_good(tmp_path, state, sentence):
-    text = text_of(tmp_path, NUMBERS | {"state": state})
+    page.write_numbers(tmp_path, NUMBERS | {"state": state}, 4.0)
+    text = (tmp_path / page.PAGE).read_text()
     assert 'class="verdict open"' in text and sentence in text and "report.html" not in text
 
 

@@ -124,12 +124,8 @@ def test_an_object_is_a_window_of_a_map_turned_or_mirrored():
 ENERGY = np.random.default_rng(2).uniform(0.5, 2, (3, 16, 16))
 
 
-def measure(seed=0, energy=ENERGY, **changes):
-    return measure_group(energy, replace(CLEAN, **changes), np.random.default_rng(seed))
-
-
 def test_counts_are_whole_photons_of_the_specified_number():
-    x, scale = measure(photons=(500.0, 500.0))
+    x, scale = measure_group(ENERGY, replace(CLEAN, photons=(500.0, 500.0)), np.random.default_rng(0))
     counts = (x / x[x > 0].min()) ** 2
     np.testing.assert_allclose(counts, np.round(counts), atol=1e-6)
     assert counts.sum() == pytest.approx(3 * 500, abs=4 * np.sqrt(1500))
