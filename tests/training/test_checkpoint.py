@@ -2,10 +2,10 @@
 
 import io
 import logging
-import resource
 
 import numpy as np
 import pytest
+from helpers.cli import small_disk
 
 from ptycho.config import ConfigError
 from ptycho.training.checkpoint import Checkpoints, History, Snapshot
@@ -157,12 +157,8 @@ def test_a_full_disk_is_a_warning_and_costs_nothing(checkpoints, folder, caplog)
     checkpoints.save(snapshot(0, 1))
     checkpoints.save(snapshot(0, 2))
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
-    try:
+    with small_disk(1000):
         checkpoints.save(snapshot(0, 3))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
