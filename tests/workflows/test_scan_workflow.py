@@ -184,5 +184,7 @@ def test_a_run_is_planned(scan, monkeypatch):
     assert (config.run, config.nepochs, config.tiles) == ("pretrained", 0, True)
     assert config.group_size == 64 and config.model.memory
     monkeypatch.setattr("ptycho.preparation.room.shutil.disk_usage", lambda place: SimpleNamespace(free=9))
-    with pytest.raises(ConfigError, match=r"disk: a copy of the 121 patterns takes .*set output_dir to a f"):
+    with pytest.raises(
+        ConfigError, match=r"disk: a copy of the 121 patterns takes .*set output_dir to a folder"
+    ):
         plan(replace(asked, output_dir="not/there"))
