@@ -16,7 +16,7 @@ from ptycho.config.data import DataConfig
 from ptycho.config.solver_config import SolverConfig
 from ptycho.evaluation.trust import FEW, IN_NOISE, NOT_CONVERGED, ORIENTATION, RASTER, SCALE
 from ptycho.methods import pipeline
-from ptycho.methods.assessment import assess_fit, probe_caustic, trust_row
+from ptycho.methods.assessment import assess_fit, pixel_ratio, probe_caustic, trust_row
 from ptycho.methods.pipeline import with_orientation, with_outliers
 from ptycho.methods.prepared import Prepared
 from ptycho.methods.table import METHODS, NETWORK, SOLVER, MethodInputs
@@ -275,3 +275,22 @@ def test_patterns_are_transposed_once(monkeypatch, prepared, tmp_path):
     aligned = align_scan.align_scan(read(scan, config, context), context)
     assert events == ["read, transposed: False", "read, transposed: True"]
     assert flags_of(aligned.decisions) == [ORIENTATION]
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "N", "ratio"),
+    [
+        ((1e-8, 2e-8), (1e-8, 2e-8), 64, 1),
+        ((1e-8, 2e-8), (1.005e-8, 2.01e-8), 64, 1),
+        ((1e-8, 2e-8), (0.8e-8, 1.6e-8), 80, 1.25),
+        ((1e-8, 2e-8), (0.8e-8, 2e-8), 80, None),  # of another shape
+        ((1e-8, 1e-8), (2e-8, 2e-8), 32, None),  # the reconstruction is coarser
+        ((1e-8, 1e-8), (0.5e-8, 0.5e-8), 128, None),  # too fine
+        (None, None, 64, 1),  # the file's object has the pixel of its detector,
+        (None, (1e-8, 1e-8), 80, 1.25),  # whose longer side counts
+    ],
+)
+def test_the_pixel_of_the_reference_over_that_of_the_reconstruction(theirs, ours, N, ratio):
+    raw = SimpleNamespace(object_pixel_m=theirs, patterns=SimpleNamespace(shape=(9, 48, 64)))
+    scan = SimpleNamespace(raw=raw, N=N, pixel=SimpleNamespace(metres=ours), detector=SimpleNamespace(bin=1))
+    assert pixel_ratio(scan) == (None if ratio is None else pytest.approx(ratio))

@@ -1,4 +1,4 @@
-"""Positions, groups and regions of the nested grid."""
+"""Positions, groups and regions of the nested grid; bands of rows, each row once."""
 
 import itertools
 
@@ -16,6 +16,7 @@ from ptycho.scan.groups import (
     tiled_groups,
 )
 from ptycho.scan.positions import nested_grid
+from ptycho.scan.windows import bands, inner_product
 from ptycho.simulation.simulate import scan_images
 
 
@@ -160,3 +161,18 @@ def test_neighbours_are_near_distinct_and_not_the_groups_own():
         within = np.hypot(*(scan.positions - centre).T) <= 9.0
         candidates = {*np.flatnonzero(within & (scan.image == scan.image[group[0]]))} - {*group}
         assert set(near) <= candidates and len(set(near)) == min(5, len(candidates))
+
+
+@pytest.mark.parametrize("shape, halo", [((17, 5), 0), ((17, 5), 3), ((4, 5), 2), ((3, 10**7), 1)])
+def test_each_row_belongs_to_one_band(shape, halo):
+    parts = list(bands(shape, halo, 20))
+    own = [row for part in parts for row in range(part.start + halo, part.stop - halo)]
+    assert own == list(range(halo, shape[0] - halo))
+    assert all(part.start >= 0 and part.stop <= shape[0] for part in parts)
+    heights = [part.stop - part.start - 2 * halo for part in parts]
+    assert all(height == 1 or height * np.prod(shape[1:]) <= 20 for height in heights)
+
+
+def test_an_inner_product_does_not_lose_digits_of_single_precision():
+    one, two = (np.full((2000, 2000), value, np.complex64) for value in (1 + 1e-3j, 1 - 1j))
+    assert inner_product(one, two) == pytest.approx(4e6 * (1 - 1e-3j - 1j - 1e-3), rel=1e-7)

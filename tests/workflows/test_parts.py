@@ -7,6 +7,9 @@ from helpers.cli import ROOT, fresh
 
 from ptycho import installed
 from ptycho.command_line import console, training_jobs
+from ptycho.config import ConfigError
+from ptycho.config.mapping import from_mapping
+from ptycho.run.scan_plan import check_settings
 
 WITHOUT = """
 import runpy, sys
@@ -38,3 +41,10 @@ def test_every_part_is_a_package_in_its_folder():
         assert (ROOT / folder / package / "__init__.py").is_file()
         assert (ROOT / folder / "pyproject.toml").is_file()
     assert len(list(ROOT.glob("extras/*/pyproject.toml"))) == len(installed.PARTS)
+
+
+def test_lsqml_without_its_part_is_refused_before_any_work(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ptycho_lsqml", None)
+    config = from_mapping({"data": {"file": "x"}, "models": ["lsqml"]})
+    with pytest.raises(ConfigError, match=r"^lsqml: .*: pip install -c constraints.txt -e extras/lsqml .*$"):
+        check_settings(config)
