@@ -141,8 +141,10 @@ def without_pictures(patch):
 def try_no_other_reading(patch):
     """Try no other orientation, affine map or position jumps, because each takes short fits."""
     from ptycho.align import align_scan
+    from ptycho.methods import pipeline
 
     patch.setattr(align_scan, "STEPS", align_scan.STEPS[:1])  # the probe is estimated where there is none
+    patch.setattr(pipeline, "doubt_orientation", lambda *_: None)
 
 
 @pytest.fixture
@@ -222,7 +224,8 @@ def trained_run(tmp_path_factory, small_chunks):
 def run_script(patch, script, overrides, cwd, blocked=(), pictures=False, **environment):
     """Run a script in this process as in a separate one; return its exit code. ``patch`` undoes all changes.
 
-    Modules named in ``blocked`` cannot be imported; pictures are empty files unless ``pictures`` is set.
+    Modules named in ``blocked`` cannot be imported. Unless ``pictures`` is set, pictures are empty files, and
+    a run writes no page.
     """
     patch.chdir(cwd)
     patch.setattr(sys, "argv", [str(script), *map(str, overrides)])
@@ -230,6 +233,7 @@ def run_script(patch, script, overrides, cwd, blocked=(), pictures=False, **envi
         patch.setitem(sys.modules, name, None)
     if not pictures:
         without_pictures(patch)
+        patch.setattr("ptycho.command_line.training_jobs.write_page", lambda run: None)
     # Hydra composes all to read a mode that no configuration here has, and then composes it again.
     patch.setattr("hydra._internal.hydra.Hydra.get_mode", lambda *_, **__: None)
     patch.setattr(logging.getLogger(), "handlers", [])

@@ -150,9 +150,8 @@ def strings_of(path):
 def comments_of(path):
     """Line and text of every comment of a file; comments on successive lines of their own are one text."""
     with tokenize.open(path) as file:
-        comments = [
-            token for token in tokenize.generate_tokens(file.readline) if token.type == tokenize.COMMENT
-        ]
+        tokens = tokenize.generate_tokens(file.readline)
+        comments = [token for token in tokens if token.type == tokenize.COMMENT]
     texts, first, last = {}, 0, 0  # texts by their first line; first and last line of the latest one
     for comment in comments:
         line, own_line = comment.start[0], comment.line.lstrip().startswith("#")

@@ -40,15 +40,11 @@ KEY = re.compile(r"\b(?:data|solver|iterative|probe)\.[a-z]\w*")
 
 def test_every_remedy_of_a_flag_names_arguments():
     """No key of the command line is left, and what stands in its place is an argument of a function."""
-    known = {name for function in (ptycho.reconstruct, ptycho.open_scan) for name in arguments_of(function)}
+    functions = (ptycho.reconstruct, ptycho.open_scan)
+    known = {name for function in functions for name in inspect.signature(function).parameters}
+    known |= {name for cls in (SolverConfig, DataConfig) for name in fields_of(cls)}  # keys of a section
     for name, flag in FLAGS.items():
         keys, translated = KEY.findall(flag.remedy), reconstruction.WORDS(flag.remedy)
         assert not KEY.search(translated), name
         assert all(any(word in translated for word in known) for _ in keys), name
     assert "(learn_probe=False)" in reconstruction.WORDS(FLAGS["few_measurements"].remedy)
-
-
-def arguments_of(function):
-    """Return the named arguments, and those that become keys of a section."""
-    names = set(inspect.signature(function).parameters)
-    return names | {name for cls in (SolverConfig, DataConfig) for name in fields_of(cls)}

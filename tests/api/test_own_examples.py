@@ -133,9 +133,8 @@ def test_a_loss_a_generator_callbacks_and_tensorboard(scan, tmp_path):
     columns = sorted([*rows[0]])
     assert follow.seen == ["begin", (0, columns), (1, columns), "end"]
     assert [(event.kind, event.values["epoch"]) for event in events] == [("epoch", 1), ("epoch", 2)]
-    assert written_scalars(tmp_path / "pinn" / "tensorboard", "val_own") == pytest.approx(
-        [row["val_own"] for row in rows], rel=1e-6
-    )
+    written = written_scalars(tmp_path / "pinn" / "tensorboard", "val_own")
+    assert written == pytest.approx([row["val_own"] for row in rows], rel=1e-6)
     again = ptycho.load_model(tmp_path, trust="own_generator:build").reconstruct(scan)
     np.testing.assert_array_equal(again.objects, model.reconstruct(scan).objects)
     assert np.abs(np.abs(again.objects[again.mask]) - 1).max() < 0.2  # a generator of phases alone

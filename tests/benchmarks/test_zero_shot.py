@@ -97,9 +97,8 @@ def test_a_study_from_its_first_cell_to_its_report(run, tmp_path, capsys, caplog
     assert main(words) == 0 and "4 cells: 2 to do" in caplog.text
     for probe in ("disk", "ring"):  # the ring is looked at below
         folder = out / f"{probe}-foam-mixed-fermat-1e06-N32-J40"
-        zero, refined = (
-            json.loads((folder / f"{name}.json").read_text())["result"] for name in ("zero_shot", "refined")
-        )
+        paths = (folder / f"{name}.json" for name in ("zero_shot", "refined"))
+        zero, refined = (json.loads(path.read_text())["result"] for path in paths)
         within("SSIM gained by refinement", refined["ssim"][0] - zero["ssim"][0], above=0.0)
         within("R refined over R", refined["r_factor"] / zero["r_factor"], below=1.0)
         assert 0 < zero["r_noise"] < zero["r_factor"]

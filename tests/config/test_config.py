@@ -239,19 +239,30 @@ def test_the_page_of_scores_has_every_flag_with_its_remedy():
 
 # ---- keys of another program
 
+SCAN = {"data": {"file": "-"}}
+
 
 @pytest.mark.parametrize(
     "values, message",
     [
-        ({"data": {"file": "-"}, "train": {"val_groups": 5}}, "train.val_groups=5: unknown key"),
-        ({"data": {"file": "-"}, "stitch": {}}, "stitch={}: unknown key"),
+        (SCAN | {"train": {"val_groups": 5}}, "train.val_groups=5: unknown key"),
+        (SCAN | {"stitch": {}}, "stitch={}: unknown key"),
+        (SCAN | {"models": ["x"]}, r"models=\[x\]: must be drawn from \[pinn, lsqml\]"),
+        (
+            SCAN | {"models": [], "solver": {"steps": 0}},
+            r"solver.steps=0, models=\[\]: nothing would reconstr",
+        ),
+        (SCAN | {"models": ["pinn", "baseline"]}, r"drawn from .* no truth to train a baseline"),
+        (SCAN | {"models": ["lsqml", "lsqml"]}, "each once"),
+        (SCAN | {"iterative": {"epochs": 0}}, "iterative.epochs=0: must be an integer from 1 to"),
+        (SCAN | {"iterative": {"python": ""}}, "iterative.python='': must be the path of a Python"),
         ({"network": "group", "train": {"patience": 5}}, "train.patience=5: unknown key"),
         ({"network": "group", "batches": {"many": {"reech": 1}}}, "did you mean batches.many.reach"),
         ({"network": "group", "batches": {"many": {"N": 64}}}, "batches.many.C=null: must be an integer"),
     ],
     ids=str,
 )
-def test_a_program_takes_its_own_keys_alone(values, message):
+def test_a_program_takes_its_own_keys_and_models_alone(values, message):
     with pytest.raises(ConfigError, match=message):
         from_mapping(values)
 

@@ -24,10 +24,6 @@ GB = 10**9
 GEOMETRY = Geometry(64, 70, 4, 64)
 
 
-def sizes(config):
-    return {phase: {part.name: part.size for part in parts} for phase, parts in run_memory(config).items()}
-
-
 def test_what_the_layers_of_a_network_give():
     """By hand: a stage has 1 + 2 blocks convolutions of 5 channels and a last one, on 24² of 70² pixels."""
     config = small_run(N=64, model=UnrolledModel(stages=3, width=5, blocks=1, coarsening=3))
@@ -71,7 +67,7 @@ def test_what_simulation_takes(changes):
 
     config = small_run(**{"size": 160, "max_groups_train": 40, "object": LinesObject(60)} | changes)
     found = peak(lambda: simulate(config))
-    assert sum(sizes(config)["simulates"].values()) == pytest.approx(found, rel=0.5)
+    assert sum(part.size for part in run_memory(config)["simulates"]) == pytest.approx(found, rel=0.5)
 
 
 def test_the_limit_and_what_is_said_at_it():

@@ -25,9 +25,7 @@ def test_the_site_builds_and_has_no_broken_link(tmp_path):
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     reference = (tmp_path / "reference.html").read_text()
-    assert (
-        "more steps would gain nothing" not in reference
-    )  # of a value that is not part of the Python interface
+    assert "more steps would gain nothing" not in reference  # of a value that is not in the interface
     assert all(f'id="ptycho.{name}' in reference for name in ("api.scan.open_scan", "load_model"))
     assert not re.search(r'(src|href)="(https?:)?//(?!github)[^"]*\.(js|css|woff)', reference)
 
@@ -40,9 +38,8 @@ def test_every_page_is_in_the_menu():
 def test_the_notebook_is_the_page():
     """``jupytext --to ipynb docs/tutorial.md`` writes it."""
     page, notebook = jupytext.read(TUTORIAL), nbformat.read(TUTORIAL.with_suffix(".ipynb"), 4)
-    assert [(cell.cell_type, cell.source) for cell in page.cells] == [
-        (cell.cell_type, cell.source) for cell in notebook.cells
-    ]
+    written, stored = ([(cell.cell_type, cell.source) for cell in one.cells] for one in (page, notebook))
+    assert written == stored
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +57,7 @@ def followed(tmp_path_factory, in_process_once, read_rightly_once):
             ptycho, name, *words = shlex.split(command)
             script = folder_of("scripts") / f"{PROGRAMS[name].script}.py"
             words += SMALLER.get(name, ())
-            code, out, err = in_process_once(script, *words, cwd=place, pictures=True)
+            code, out, err = in_process_once(script, *words, cwd=place)
             assert (ptycho, code) == ("ptycho", 0), f"{command}: {err}"
             printed += out, err
         else:
@@ -72,9 +69,8 @@ def followed(tmp_path_factory, in_process_once, read_rightly_once):
 
 def test_the_tutorial_holds(followed):
     folder, printed = followed
-    assert {path.name for path in folder.iterdir()} == {
-        *("scan.cxi", "scan.png", "run", "fixed", "compare.html", "compare.csv")
-    }
+    expected = {"scan.cxi", "scan.png", "run", "fixed", "compare.html", "compare.csv"}
+    assert {path.name for path in folder.iterdir()} == expected
     assert (folder / "run" / "report.html").stat().st_size > 50_000
     assert "FAIL" not in printed and "Traceback" not in printed
 

@@ -28,17 +28,15 @@ def call(unpacked, cwd, *words, absent=""):
     program += "from ptycho.__main__ import main; "
     program += f" assert ptycho_workflows.__file__.startswith({str(unpacked)!r}); sys.exit(main())"
     environment = os.environ | {"PYTHONPATH": str(unpacked), "PYTHONSAFEPATH": "1"}
-    return subprocess.run(
-        [sys.executable, "-c", program, *words], cwd=cwd, env=environment, capture_output=True, text=True
-    )
+    words = [sys.executable, "-c", program, *words]
+    return subprocess.run(words, cwd=cwd, env=environment, capture_output=True, text=True)
 
 
 def test_all_that_the_packages_hold_is_inside(unpacked):
     for name in ("conf", "scripts"):
         mine = {path.relative_to(ROOT / name) for path in (ROOT / name).rglob("*.*") if path.suffix != ".pyc"}
-        assert mine == {
-            path.relative_to(unpacked / NAME / name) for path in (unpacked / NAME / name).rglob("*.*")
-        }
+        theirs = (unpacked / NAME / name).rglob("*.*")
+        assert mine == {path.relative_to(unpacked / NAME / name) for path in theirs}
     for pattern in ("ptycho/pretrained/**/*.npz", "ptycho/py.typed"):
         names = {path.relative_to(ROOT) for path in ROOT.glob(pattern) if path.suffix != ".pyc"}
         assert names and all((unpacked / name).is_file() for name in names)
@@ -48,9 +46,8 @@ def test_all_that_the_packages_hold_is_inside(unpacked):
 def test_nothing_imports_the_name_of_a_checkout(unpacked):
     texts = {path: path.read_text() for path in (unpacked / NAME).rglob("*.py")}
     assert len(texts) > 30
-    assert not [
-        path for path, text in texts.items() if re.search(r"^\s*(from|import) workflows\b", text, re.M)
-    ]
+    checkout = re.compile(r"^\s*(from|import) workflows\b", re.M)
+    assert not [path for path, text in texts.items() if checkout.search(text)]
 
 
 def test_its_name_is_installed(unpacked):

@@ -5,10 +5,11 @@ from functools import partial
 
 import numpy as np
 import pytest
-from scipy.ndimage import gaussian_filter
+from scipy.ndimage import fourier_shift, gaussian_filter
 from scipy.signal import convolve2d
 
 from ptycho.evaluation import frc, metrics
+from ptycho.evaluation.alignment import in_frame
 from ptycho.evaluation.metrics import Region, align, score, score_images
 from ptycho.scan import ramp
 from ptycho.scan.windows import bands
@@ -185,9 +186,8 @@ def test_identity_is_perfect_and_every_missing_score_has_its_reason():
     assert row["amplitude_ratio"] == pytest.approx(1)
     assert row["frc50"] == row["frc1over7"] == [1.0, 1.0]
     assert row["ms_ssim"] == row["psnr"] == [None, None]
-    reasons = {"ms_ssim": "region_too_small", "psnr": "infinite"} | dict.fromkeys(
-        metrics.FRC_THRESHOLDS, "never_crossed"
-    )
+    never = dict.fromkeys(metrics.FRC_THRESHOLDS, "never_crossed")
+    reasons = {"ms_ssim": "region_too_small", "psnr": "infinite"} | never
     expected = {f"{name}_{channel}_{why}" for name, why in reasons.items() for channel in metrics.CHANNELS}
     assert set(row["flags"]) == expected
 
@@ -293,3 +293,20 @@ def test_low_frequencies_are_distinguished_from_high_ones():
     slow, fast = (truth * np.exp(0.1j * np.sin(2 * np.pi * n * cols / 81)) for n in (1, 20))
     assert metrics.slow_phase_rad(slow, truth) == pytest.approx(0.1 / np.sqrt(2), rel=0.01)
     assert metrics.slow_phase_rad(fast, truth) < 1e-3
+
+
+@pytest.mark.parametrize("side", [1024, 40])  # at once; downsampled first, then by a part
+@pytest.mark.parametrize("shift", [(0.0, 0.0), (7.0, -4.0), (-5.3, 11.62)])
+def test_a_part_of_the_truth_is_put_where_it_belongs(shift, side):
+    rng = np.random.default_rng(0)
+    amplitude, phase = (gaussian_filter(rng.normal(size=(90, 80)), 2.0) for _ in "ab")
+    truth = (1 + amplitude / np.ptp(amplitude)) * np.exp(2j * phase / np.ptp(phase))
+    moved = np.fft.ifft2(fourier_shift(np.fft.fft2(truth), shift))
+    recon = 0.7 * np.exp(0.4j) * moved[15:75, 15:75]  # another scale and phase, and a part only
+    mask = np.ones(recon.shape, bool)
+    mask[:5] = False
+    found, known = in_frame(truth, recon, mask, largest=side)
+    assert known.sum() > 0.5 * mask.sum() and not known[:5].any()
+    inner = known.copy()
+    inner[:8], inner[-8:], inner[:, :8], inner[:, -8:] = False, False, False, False
+    assert np.abs(found - moved[15:75, 15:75])[inner].max() < 0.015  # a fiftieth of a pixel

@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import subprocess
-import sys
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -11,7 +9,7 @@ import h5py
 import numpy as np
 import pytest
 import tifffile
-from helpers.cli import ROOT, files
+from helpers.cli import ROOT, files, fresh
 
 from ptycho.config import ConfigError, RunConfig, ScanRunConfig, ZonePlateProbe
 from ptycho.config.data import DataConfig
@@ -76,12 +74,6 @@ def read(path, **stated):
     return interpret(raw, config)
 
 
-def corners(raw, length):
-    """Return the top-left samples of the patches in the object of the file, as the file has them."""
-    middle = (raw.positions - np.array(raw.object_centre_m or (0, 0))) / length
-    return middle + np.array(raw.object.shape) / 2 - N / 2
-
-
 @pytest.mark.parametrize("kind", FORMATS)
 def test_what_is_written_is_what_is_read(kind, scan, tmp_path):
     path = tmp_path / f"scan{SUFFIX[kind]}"
@@ -95,7 +87,9 @@ def test_what_is_written_is_what_is_read(kind, scan, tmp_path):
     np.testing.assert_allclose(seen, counts_of(scan), rtol=1e-6)
     np.testing.assert_array_equal(found.raw.object, scan.object)
     length = 1 if kind == "npz" else DX
-    np.testing.assert_allclose(corners(found.raw, length), scan.positions - scan.origin, atol=1e-6)
+    middles = (found.raw.positions - np.array(found.raw.object_centre_m or (0, 0))) / length
+    corners = middles + np.array(found.raw.object.shape) / 2 - N / 2  # of patches in the file's object
+    np.testing.assert_allclose(corners, scan.positions - scan.origin, atol=1e-6)
     moved = found.positions - scan.positions  # in object pixels, independent of the unit in the file
     np.testing.assert_allclose(moved, np.tile(moved[0], (J, 1)), atol=1e-6)
     probe = scan.probe[1:] if kind == "npz" else scan.probe
@@ -491,9 +485,7 @@ for limit in (0, 100, 5000, 100_000, 1_000_000):
 def test_a_disk_that_fills_is_an_error_and_no_signal(tmp_path):
     """A limit of a file's size stands for the disk's; HDF5 cannot close such a file, and ends the process."""
     target = tmp_path / "product.h5"
-    done = subprocess.run(
-        [sys.executable, "-c", FULL_DISK, str(target)], cwd=ROOT, capture_output=True, text=True
-    )
+    done = fresh(ROOT, "-c", FULL_DISK, target)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [f"{target}: cannot be written (File too large)"] * 5
     assert list(tmp_path.iterdir()) == []

@@ -135,14 +135,6 @@ class Fuse:
         return change
 
 
-def replace_and_fail(path):
-    new = RunFolder(path, overwrite=True)
-    with pytest.raises(RuntimeError), new.replacing():
-        new.text("config.yaml", "new")
-        new.text("pinn/weights.npz", "new")
-        raise RuntimeError
-
-
 def test_the_old_run_survives_a_kill_at_any_moment(run, tmp_path, monkeypatch):
     (run / "report.html").write_text(index_page("of the old run", [], {}))
     before, ended = files(run), 0
@@ -151,7 +143,11 @@ def test_the_old_run_survives_a_kill_at_any_moment(run, tmp_path, monkeypatch):
         with monkeypatch.context() as patch:
             Fuse(patch, k)
             try:
-                replace_and_fail(copy)
+                new = RunFolder(copy, overwrite=True)
+                with pytest.raises(RuntimeError), new.replacing():
+                    new.text("config.yaml", "new")
+                    new.text("pinn/weights.npz", "new")
+                    raise RuntimeError
             except Killed:
                 ended += 1
             else:

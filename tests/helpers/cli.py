@@ -1,7 +1,9 @@
 """The command line as a user has it: in this process, which is fast, or in a fresh one."""
 
+import contextlib
 import hashlib
 import os
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -46,6 +48,17 @@ def fresh(cwd, *arguments, **environment):
         text=True,
         timeout=300,
     )
+
+
+@contextlib.contextmanager
+def small_disk(size):
+    """Let no file become larger than ``size`` bytes, as on a disk that is full."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 def files(folder):

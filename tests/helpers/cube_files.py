@@ -129,9 +129,8 @@ def gatan(folder, cube, version, detector_first):
 
     def scaled(name, scale, unit):
         text = data("Units", (20, 4, len(unit)), unit.encode("utf-16-le"))
-        parts = (
-            data(key, (6,), struct.pack("<f", value)) for key, value in (("Origin", 0), ("Scale", scale))
-        )
+        pairs = (("Origin", 0), ("Scale", scale))
+        parts = (data(key, (6,), struct.pack("<f", value)) for key, value in pairs)
         return group(name, *parts, text)
 
     def long(name, value):

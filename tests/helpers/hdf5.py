@@ -25,9 +25,8 @@ def _made_up():
     probe = 30 * np.stack([first, 0.4j * cols * first]).astype(np.complex64)
     places = np.array([(3 * a, 4 * b) for b in range(5) for a in range(3)])
     exit_waves = np.array([probe * object_[r : r + H, c : c + W] for r, c in places])
-    intensity = (np.abs(np.fft.fftshift(np.fft.fft2(exit_waves, norm="ortho"), axes=(-2, -1))) ** 2).sum(
-        axis=1
-    )
+    far = np.fft.fftshift(np.fft.fft2(exit_waves, norm="ortho"), axes=(-2, -1))
+    intensity = (np.abs(far) ** 2).sum(axis=1)
     return SimpleNamespace(
         probe=probe,
         object=object_.astype(np.complex64),

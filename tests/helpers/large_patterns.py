@@ -32,8 +32,7 @@ def smooth_scan(finest: float = 1 / 12) -> tuple[Dataset, np.ndarray]:
     probe = np.exp(-(axis[:, None] ** 2 + axis**2) / (2 * 20.0**2)) * np.exp(0.05j * axis)
     positions = np.array([(4 * row, 8 * column) for row in range(3) for column in range(3)])
     object_ = 1 + 0.5 * wave(N + 16, finest, 3)
-    intensity = np.stack(
-        [np.abs(SCALE * far_of(probe * object_[r : r + N, c : c + N])) ** 2 for r, c in positions]
-    )
+    waves = (probe * object_[r : r + N, c : c + N] for r, c in positions)
+    intensity = np.stack([np.abs(SCALE * far_of(wave)) ** 2 for wave in waves])
     known = {"photon_scale": SCALE, "region_size": N, "counts": False}
     return single_patterns(np.sqrt(intensity), probe[None], positions, N + 16, **known), object_

@@ -4,6 +4,7 @@ from ptycho.reconstruction.selection import ModelOptions
 
 NOTHING_SELECTED = {
     "slices": 1,
+    "probe_variation": 0,
     "positions": False,
     "flux": False,
     "background": False,

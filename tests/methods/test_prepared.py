@@ -16,7 +16,7 @@ from ptycho.config.data import DataConfig
 from ptycho.config.solver_config import SolverConfig
 from ptycho.evaluation.trust import FEW, IN_NOISE, NOT_CONVERGED, ORIENTATION, RASTER, SCALE
 from ptycho.methods import pipeline
-from ptycho.methods.assessment import assess_fit, probe_caustic, trust_row
+from ptycho.methods.assessment import assess_fit, pixel_ratio, probe_caustic, trust_row
 from ptycho.methods.pipeline import with_orientation, with_outliers
 from ptycho.methods.prepared import Prepared
 from ptycho.methods.table import METHODS, NETWORK, SOLVER, MethodInputs
@@ -58,14 +58,12 @@ def prepared(dataset_of):
     positions = rng.integers(0, SIDE - N, (20, 2))
     flux = rng.uniform(0.7, 1.3, 20).astype(np.float32)
     probe = 30 * wave((2, N, N), 2) * np.array([1, 0.4])[:, None, None]
-    whole = dataset_of(
-        positions, np.arange(20)[:, None], probe=probe, flux=flux, object_size=SIDE, photon_scale=1.0
-    )
+    sizes = {"object_size": SIDE, "photon_scale": 1.0}
+    whole = dataset_of(positions, np.arange(20)[:, None], probe=probe, flux=flux, **sizes)
     whole = replace(whole, amplitudes=measured(whole.beam))
     out = np.arange(2, 20, 5)
-    return Prepared(
-        "scan", None, whole, np.setdiff1d(np.arange(20), out), out, decisions=(Finding.warning("few", FEW),)
-    )
+    few = (Finding.warning("few", FEW),)
+    return Prepared("scan", None, whole, np.setdiff1d(np.arange(20), out), out, decisions=few)
 
 
 def another(beam):
@@ -109,9 +107,8 @@ def test_a_pattern_that_contradicts_the_others_is_named(dataset_of, caplog):
     rng, axis = np.random.default_rng(5), np.arange(N) - N // 2
     probe = 60 * np.exp(-(axis[:, None] ** 2 + axis**2) / 18).astype(np.complex64)[None]
     positions = rng.integers(0, SIDE - N, (40, 2))
-    whole = dataset_of(
-        positions, np.arange(40)[:, None], probe=probe, flux=np.ones(40), object_size=SIDE, photon_scale=1.0
-    )
+    values = {"probe": probe, "flux": np.ones(40), "object_size": SIDE, "photon_scale": 1.0}
+    whole = dataset_of(positions, np.arange(40)[:, None], **values)
     counts = rng.poisson(np.square(measured(whole.beam)))
     scan = SimpleNamespace(frames=3 * np.arange(40), positions=whole.positions)
     whole = replace(whole, amplitudes=np.sqrt(counts).astype(np.float32))
@@ -278,3 +275,22 @@ def test_patterns_are_transposed_once(monkeypatch, prepared, tmp_path):
     aligned = align_scan.align_scan(read(scan, config, context), context)
     assert events == ["read, transposed: False", "read, transposed: True"]
     assert flags_of(aligned.decisions) == [ORIENTATION]
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "N", "ratio"),
+    [
+        ((1e-8, 2e-8), (1e-8, 2e-8), 64, 1),
+        ((1e-8, 2e-8), (1.005e-8, 2.01e-8), 64, 1),
+        ((1e-8, 2e-8), (0.8e-8, 1.6e-8), 80, 1.25),
+        ((1e-8, 2e-8), (0.8e-8, 2e-8), 80, None),  # of another shape
+        ((1e-8, 1e-8), (2e-8, 2e-8), 32, None),  # the reconstruction is coarser
+        ((1e-8, 1e-8), (0.5e-8, 0.5e-8), 128, None),  # too fine
+        (None, None, 64, 1),  # the file's object has the pixel of its detector,
+        (None, (1e-8, 1e-8), 80, 1.25),  # whose longer side counts
+    ],
+)
+def test_the_pixel_of_the_reference_over_that_of_the_reconstruction(theirs, ours, N, ratio):
+    raw = SimpleNamespace(object_pixel_m=theirs, patterns=SimpleNamespace(shape=(9, 48, 64)))
+    scan = SimpleNamespace(raw=raw, N=N, pixel=SimpleNamespace(metres=ours), detector=SimpleNamespace(bin=1))
+    assert pixel_ratio(scan) == (None if ratio is None else pytest.approx(ratio))

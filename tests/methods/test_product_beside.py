@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from helpers.scans import SMALL, H, J, W, pinn, raw_scan, save_npz, tike
 
-from ptycho.config import ConfigError, ScanRunConfig
+from ptycho.config import ScanRunConfig
 from ptycho.config.data import DataConfig
 from ptycho.exports import product
 from ptycho.exports.exported_scan import ExportedScan, product_of
@@ -57,13 +57,6 @@ def test_patterns_in_npz(kind, tmp_path):
     assert (scan.energy_eV, scan.distance_m, scan.detector_pixel_m) == (8000, 1.5, (75e-6, 55e-6))
     assert scan.probe.shape == (1, 12, 12) and scan.object.shape == (40, 30)
     assert any("1 of 7 patterns and 1 of 7 positions are excluded" in line for line in scan.warnings)
-
-
-def test_npz_without_patterns_is_one_line(tmp_path):
-    path = written(tmp_path / "p.h5")
-    beside = save_npz(tmp_path / "other.npz", other=np.ones((3, 4)))
-    with pytest.raises(ConfigError, match=r"other\.npz: has none of the layouts .*; it holds other"):
-        open_scan(path, ReadOptions(patterns_file=str(beside)))
 
 
 @pytest.mark.parametrize("stated", [None, "px"])

@@ -54,12 +54,6 @@ def test_group_size_is_an_upper_limit(count, tiles):
     assert data.group_size == count and data.subset(kept, 64).group_size == len(kept)
 
 
-@pytest.mark.parametrize("count", [3, 20, 60])
-def test_the_default_run_is_planned_for_few_patterns(scan_of, count):
-    asked = ScanRunConfig(data=DataConfig(file=str(scan_of(count))), run="pretrained")
-    assert plan(asked).patterns_in_group == 64
-
-
 @pytest.mark.parametrize(
     ("count", "fraction", "out"),
     [(3, 0.5, 0), (4, 0.5, 1), (5, 0.5, 2), (7, 0.5, 4), (20, 0.05, 1), (60, 0.05, 3), (8, 0, 0)],

@@ -130,7 +130,6 @@ def test_gradient_is_zero_outside_the_probe_and_finite_for_an_empty_object(build
     for start in (np.zeros((3, 36, 36)), reference.true_regions(data)[GROUPS]):
         gradient = gradients(error, start.astype(np.complex64))[1].numpy()
         assert np.isfinite(gradient).all()
-        illumination = sum(
-            reference.place(np.abs(data.probe[0]), r + 2.0, (36, 36)).real for r in offsets[0].numpy()
-        )
+        places = offsets[0].numpy() + 2.0
+        illumination = sum(reference.place(np.abs(data.probe[0]), place, (36, 36)).real for place in places)
         assert np.all(gradient[0][illumination == 0] == 0) and (illumination == 0).any()

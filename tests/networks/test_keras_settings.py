@@ -15,9 +15,8 @@ def one_step(build_network):
     found = []
     for name in ("unrolled", "baseline"):
         model, data = build_network(name)
-        settings = FitSettings(
-            adam=TrainConfig(), epochs=1, batch_size=2, learning_rate=1e-3, seed=0, compile_xla=False
-        )
+        rates = {"batch_size": 2, "learning_rate": 1e-3, "seed": 0, "compile_xla": False}
+        settings = FitSettings(adam=TrainConfig(), epochs=1, **rates)
         step = make_train_step(model, build_optimizer(model, settings, 4), compile_xla=False)
         batch = batch_of(data, np.arange(2), truth=name == "baseline")
         step(batch, tf.constant(data.model_probe), tf.constant(data.normalisation, tf.float32))
@@ -26,17 +25,17 @@ def one_step(build_network):
 
 
 @pytest.mark.usefixtures("eagerly")
-@pytest.mark.parametrize("policy", ["mixed_float16", "float64"])
-def test_a_policy_of_a_notebook_changes_nothing(policy, build_network):
+def test_a_policy_of_a_notebook_changes_nothing(build_network):
     before, usual = (keras.config.dtype_policy(), keras.config.floatx()), one_step(build_network)
-    try:
-        keras.config.set_floatx("float64" if policy == "float64" else "float32")
-        keras.config.set_dtype_policy(policy)
-        other = one_step(build_network)
-        assert keras.config.dtype_policy().name == policy  # it is the user's, and stays
-    finally:
-        keras.config.set_floatx(before[1])
-        keras.config.set_dtype_policy(before[0])
-    for one, two in zip(usual, other, strict=True):
-        assert two.dtype == np.float32
-        np.testing.assert_allclose(one, two, rtol=1e-6, atol=1e-8)
+    for policy, floatx in (("mixed_float16", "float32"), ("float64", "float64")):
+        try:
+            keras.config.set_floatx(floatx)
+            keras.config.set_dtype_policy(policy)
+            other = one_step(build_network)
+            assert keras.config.dtype_policy().name == policy  # it is the user's, and stays
+        finally:
+            keras.config.set_floatx(before[1])
+            keras.config.set_dtype_policy(before[0])
+        for one, two in zip(usual, other, strict=True):
+            assert two.dtype == np.float32
+            np.testing.assert_allclose(one, two, rtol=1e-6, atol=1e-8)

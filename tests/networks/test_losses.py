@@ -36,9 +36,8 @@ def test_deviance_and_its_gradient_are_finite(counts, rate):
     value, gradient = gradients(lambda x: poisson_deviance(x, measured, tf.constant(1.0)), predicted)
     assert np.isfinite(value) and np.isfinite(gradient).all() and value >= 0
     if rate >= 1e-4:  # d/dx̂ of 2[x̂² − n·log x̂²]
-        assert float(gradient[0]) == pytest.approx(
-            4 * np.sqrt(rate) - 4 * counts / np.sqrt(rate), rel=0.02, abs=1
-        )
+        slope = 4 * np.sqrt(rate) - 4 * counts / np.sqrt(rate)
+        assert float(gradient[0]) == pytest.approx(slope, rel=0.02, abs=1)
 
 
 def test_total_variation_of_a_constant_object_is_zero_with_a_finite_gradient():

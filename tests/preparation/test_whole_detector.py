@@ -47,18 +47,16 @@ def test_the_smallest_window_with_the_whole_detector(shape, centre, b, N):
     assert str(shape[0]) in window.why
 
 
-def falling(edge, ratio, shape=(48, 64)):
-    """Return a mean pattern of ``edge`` photons at the rim, and ``ratio`` times as many six pixels inside."""
-    depth = np.minimum(*(np.minimum(i, n - 1 - i) for i, n in zip(np.indices(shape), shape, strict=True)))
-    return edge * ratio ** (depth / 6)
-
-
 @pytest.mark.parametrize(
     ("edge", "ratio", "warned"), [(0.5, 4, True), (0.5, 1.5, False), (0.05, 4, False), (0.5, 1, False)]
 )
 def test_intensity_that_falls_off_to_the_edge_asks_for_finer_pixels(edge, ratio, warned):
-    """Intensity that is equal further inside is a background; very little is harmless."""
-    mean = falling(edge, ratio)
+    """The mean pattern has ``edge`` photons at the rim, and ``ratio`` times as many six pixels inside.
+
+    Intensity that is equal further inside is a background; very little is harmless.
+    """
+    rows, cols = np.indices((48, 64))
+    mean = edge * ratio ** (np.minimum(np.minimum(rows, 47 - rows), np.minimum(cols, 63 - cols)) / 6)
     found = finer_pixels(mean, np.ones(mean.shape, bool), 64)
     assert (found is not None) == warned
     if warned:

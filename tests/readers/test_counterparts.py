@@ -11,18 +11,6 @@ from ptycho.readers.raw_scan import ReadOptions, checked_frames
 from ptycho.readers.table import open_raw, open_scan
 
 
-def opened(tmp_path, count=J, places=J, **data):
-    """Open a CXI file of ``count`` frames and ``places`` positions; frames after the first J are dark."""
-    dark = np.zeros((max(0, count - J), *MADE.counts.shape[1:]), np.uint16)
-    counts = np.concatenate([MADE.counts, dark])[:count]
-    translation = cxi_arrays()["entry_1/data_1/translation"][:places]
-    arrays = {"entry_1/data_1/data": counts, "entry_1/data_1/translation": translation}
-    path = written(tmp_path / "s.cxi", cxi_arrays(**arrays))
-    config = DataConfig(file=str(path), **data)
-    raw = open_raw(config)
-    return raw, checked_frames(config, raw.patterns.shape[0])
-
-
 @pytest.mark.parametrize(
     ("frames", "places", "data"),
     [
@@ -34,7 +22,14 @@ def opened(tmp_path, count=J, places=J, **data):
     ],
 )
 def test_frames_that_are_used_have_positions_in_their_order(tmp_path, frames, places, data):
-    raw, used = opened(tmp_path, frames, places, **data)
+    """Of a CXI file; frames after the first J are dark."""
+    dark = np.zeros((max(0, frames - J), *MADE.counts.shape[1:]), np.uint16)
+    counts = np.concatenate([MADE.counts, dark])[:frames]
+    translation = cxi_arrays()["entry_1/data_1/translation"][:places]
+    arrays = {"entry_1/data_1/data": counts, "entry_1/data_1/translation": translation}
+    config = DataConfig(file=str(written(tmp_path / "s.cxi", cxi_arrays(**arrays))), **data)
+    raw = open_raw(config)
+    used = checked_frames(config, raw.patterns.shape[0])
     assert used[0] == J - places and len(used) >= 4
     np.testing.assert_allclose(raw.positions[used], MADE.metres[used - used[0]], atol=1e-20)
     np.testing.assert_array_equal(raw.patterns.read(used), MADE.counts[used])

@@ -1,8 +1,6 @@
 """Packed chunks with wrong lengths: an error line, never a signal that ends the process."""
 
 import random
-import subprocess
-import sys
 import threading
 import zlib
 
@@ -11,7 +9,7 @@ import hdf5plugin
 import numpy as np
 import pytest
 from h5py._objects import phil
-from helpers.cli import ROOT
+from helpers.cli import ROOT, fresh
 
 from ptycho.readers.hdf5 import Hdf5Archive
 from ptycho.readers.hdf5_checks import Chunks
@@ -98,9 +96,7 @@ def test_no_damage_of_a_chunk_ends_the_process(tmp_path):
         with h5py.File(pack(tmp_path / "small.h5", options, FRAMES[:, :8, :8])) as small:
             short = small["data"].id.read_direct_chunk((0, 0, 0))[1]
         files += [no_length, put(tmp_path / f"{name}-short.h5", options, short)]
-    done = subprocess.run(
-        [sys.executable, "-c", READ, *map(str, files)], cwd=ROOT, capture_output=True, text=True
-    )
+    done = fresh(ROOT, "-c", READ, *files)
     assert done.returncode == 0, (done.stdout.splitlines()[-1], done.stderr)
     assert done.stdout.count(str(tmp_path)) == len(files)
 

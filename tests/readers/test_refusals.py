@@ -62,7 +62,9 @@ def test_a_second_file_that_is_of_no_use(tmp_path):
     refused(path, "data.patterns_file=b.h5: the format cxi does not", ReadOptions(patterns_file="b.h5"))
     path, odd = product(tmp_path / "a.h5"), written(tmp_path / "b.h5", {"something": MADE.counts})
     refused(path, "has no patterns; add data.patterns_file=")
-    refused(path, "none of the layouts .*it holds something", ReadOptions(patterns_file=str(odd)))
+    for other in (odd, scans.save_npz(tmp_path / "b.npz", something=MADE.probe)):
+        options = ReadOptions(patterns_file=str(other))
+        refused(path, "b.*: has none of the layouts .*it holds something", options)
     data = written(tmp_path / "d.h5", {"patterns": MADE.counts, "indexes": np.arange(J)})
     refused(data, "has no positions; add data.positions_file=, a product")
 

@@ -51,10 +51,6 @@ def test_tiff_folder_is_in_the_order_of_its_numbers(tmp_path, table, compression
     equal(open_scan(folder, ReadOptions(positions_file=table)).patterns, SMALL.counts)
 
 
-def _unlike(folder):
-    tifffile.imwrite(folder / "7.tif", SMALL.counts[0, :-1])
-
-
 def _huge(folder):
     content = bytearray((folder / "6.tif").read_bytes())
     for tag in (256, 257):  # width and length, little-endian longs or shorts
@@ -64,15 +60,14 @@ def _huge(folder):
     (folder / "6.tif").write_bytes(content)
 
 
-def _text(folder):
-    (folder / "6.tif").write_text("not at all")
-
-
 @pytest.mark.parametrize(
     ("spoil", "match"),
     [
-        (_text, r"6\.tif: cannot be read .*copy it anew"),
-        (_unlike, r"7\.tif: holds patterns \(8, 12\) of uint16, and .*0\.tif \(9, 12\)"),
+        (lambda folder: (folder / "6.tif").write_text("text"), r"6\.tif: cannot be read .*copy it anew"),
+        (
+            lambda folder: tifffile.imwrite(folder / "7.tif", SMALL.counts[0, :-1]),
+            r"7\.tif: holds patterns \(8, 12\) of uint16, and .*0\.tif \(9, 12\)",
+        ),
         (_huge, r"6\.tif: declares .*200000"),
     ],
 )

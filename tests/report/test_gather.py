@@ -9,7 +9,6 @@ from helpers.configuration import composed
 from helpers.run_folders import write_run
 
 from ptycho.command_line.config import run_config
-from ptycho.config import ConfigError
 from ptycho.config.mapping import to_mapping
 from ptycho.report.gather import ENDED, FINISHED, gather
 from ptycho.run.stored_run import read_job
@@ -22,11 +21,6 @@ def test_a_finished_run(tmp_path):
     assert not record.missing and not record.settings
     assert (record.scan, record.product, record.pixel_m) == ("a", "solver", (2e-8, 2e-8))
     assert record.read("solver").probe.shape == (2, 16, 16)
-
-
-def test_a_folder_without_a_run_is_refused(tmp_path):
-    with pytest.raises(ConfigError, match=r"holds no run; there is no config.yaml"):
-        gather(tmp_path)
 
 
 @pytest.mark.parametrize("text", ["{", "[1]", '"x"', ""])

@@ -9,7 +9,14 @@ import pytest
 from helpers.datasets import single_patterns
 from helpers.large_patterns import SCALE, N, far_of, smooth_scan
 
-from ptycho.scan.coarser import Coarser, at_larger_pixels, at_smaller_pixels, coarser, reach
+from ptycho.scan.coarser import (
+    Coarser,
+    at_larger_pixels,
+    at_smaller_pixels,
+    coarser,
+    on_finer_pixels,
+    reach,
+)
 from ptycho.scan.dataset import Dataset
 
 SIDE = 64
@@ -94,9 +101,8 @@ def test_patterns_of_a_finer_object_are_explained_on_smaller_pixels(N: int, side
     waves = [far_of(finer * object_[r : r + side, c : c + side]) for r, c in places]
     amplitudes = np.abs(np.stack(waves))[:, low : low + N, low : low + N]
     good = rng.random((N, N)) > 0.1
-    data = single_patterns(
-        np.where(good, amplitudes, 0), probe[None], places * N / side, N + 9, region_size=N + 2, good=good
-    )
+    sizes = {"object_size": N + 9, "region_size": N + 2}
+    data = single_patterns(np.where(good, amplitudes, 0), probe[None], places * N / side, good=good, **sizes)
     small = at_smaller_pixels(data, side)
     np.testing.assert_allclose(small.positions, places, atol=1e-5)
     np.testing.assert_allclose(small.probe[0], finer, atol=1e-5)
@@ -113,3 +119,12 @@ def test_every_position_within_an_object_is_within_the_finer_one(size):
     for side in (40, 44, 46):
         small = at_smaller_pixels(data, side)
         assert small.positions.max() <= small.object_size - side
+
+
+def test_a_cubic_is_interpolated_exactly():
+    """Away from the rim, beyond which the spline goes on by its last value."""
+    row, col = np.meshgrid(np.arange(31.0), np.arange(24.0), indexing="ij")
+    finer = on_finer_pixels(row**2 / 100 + 1j * row * col / 100, 1.25)
+    assert finer.shape == (38, 29)
+    r, c = (np.arange(12, 20)[:, None] / 1.25, np.arange(12, 18) / 1.25)
+    np.testing.assert_allclose(finer[12:20, 12:18], r**2 / 100 + 1j * r * c / 100, atol=2e-4)

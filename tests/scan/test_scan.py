@@ -1,4 +1,4 @@
-"""Positions, groups and regions of the nested grid."""
+"""Positions, groups and regions of the nested grid; bands of rows, each row once."""
 
 import itertools
 
@@ -16,6 +16,7 @@ from ptycho.scan.groups import (
     tiled_groups,
 )
 from ptycho.scan.positions import nested_grid
+from ptycho.scan.windows import bands, inner_product
 from ptycho.simulation.simulate import scan_images
 
 
@@ -54,9 +55,8 @@ def test_groups_never_mix_images():
 
 @pytest.mark.parametrize("gridsize, offset, jitter", [(1, 4, 0.8), (2, 4, 0.0), (2, 3, 0.7), (3, 5, 2.5)])
 def test_regions_start_on_whole_pixels_and_hold_every_patch(gridsize, offset, jitter):
-    config = RunConfig(
-        N=32, size=96, gridsize=gridsize, offset=offset, scan=ScanConfig(jitter), outer_offset_train=6
-    )
+    sizes = {"N": 32, "size": 96, "gridsize": gridsize, "offset": offset, "outer_offset_train": 6}
+    config = RunConfig(**sizes, scan=ScanConfig(jitter))
     scan, R = scan_of(config, "train"), config.region_size
     half = (R - 32) / 2
     centres = group_centres(scan.positions, scan.groups, R, 32)
@@ -77,9 +77,8 @@ def test_smallest_region_by_trying_every_side(scale):
         groups = rng.permuted(np.tile(np.arange(9), (3, 1)), axis=1)[:, :3]
 
         def holds(side, groups=groups, positions=positions):
-            inside = [
-                positions[group] - reference.region_origin(positions[group], side, N) for group in groups
-            ]
+            origins = [reference.region_origin(positions[group], side, N) for group in groups]
+            inside = positions[groups] - np.array(origins)[:, None]
             return np.min(inside) >= -1e-3 and np.max(inside) <= side - N + 1e-3
 
         found = smallest_region(positions, groups, N)
@@ -114,9 +113,7 @@ def test_nearest_groups_by_loops(group_size, lattice):
 @pytest.mark.parametrize("group_size", [0, 3])
 def test_groups_that_an_image_cannot_fill_are_refused(group_size):
     image = np.array([0, 0, 0, 1, 1])
-    with pytest.raises(
-        ConfigError, match=rf"group_size={group_size}: must be from 1 to [23], the patterns of image"
-    ):
+    with pytest.raises(ConfigError, match=rf"group_size={group_size}: must be from 1 to [23], the patterns"):
         nearest_groups(np.arange(10.0).reshape(5, 2), image, group_size)
 
 
@@ -164,3 +161,18 @@ def test_neighbours_are_near_distinct_and_not_the_groups_own():
         within = np.hypot(*(scan.positions - centre).T) <= 9.0
         candidates = {*np.flatnonzero(within & (scan.image == scan.image[group[0]]))} - {*group}
         assert set(near) <= candidates and len(set(near)) == min(5, len(candidates))
+
+
+@pytest.mark.parametrize("shape, halo", [((17, 5), 0), ((17, 5), 3), ((4, 5), 2), ((3, 10**7), 1)])
+def test_each_row_belongs_to_one_band(shape, halo):
+    parts = list(bands(shape, halo, 20))
+    own = [row for part in parts for row in range(part.start + halo, part.stop - halo)]
+    assert own == list(range(halo, shape[0] - halo))
+    assert all(part.start >= 0 and part.stop <= shape[0] for part in parts)
+    heights = [part.stop - part.start - 2 * halo for part in parts]
+    assert all(height == 1 or height * np.prod(shape[1:]) <= 20 for height in heights)
+
+
+def test_an_inner_product_does_not_lose_digits_of_single_precision():
+    one, two = (np.full((2000, 2000), value, np.complex64) for value in (1 + 1e-3j, 1 - 1j))
+    assert inner_product(one, two) == pytest.approx(4e6 * (1 - 1e-3j - 1j - 1e-3), rel=1e-7)

@@ -46,9 +46,8 @@ def test_the_published_test_scan_by_hand():
 @pytest.mark.parametrize("pitch", [3, 8, 11])
 @pytest.mark.parametrize("size, n_images", [(96, 1), (111, 2)])
 def test_the_estimate_is_exact_on_the_nested_grid(dataset_of, gridsize, offset, pitch, size, n_images):
-    config = RunConfig(
-        N=N, size=size, gridsize=gridsize, offset=offset, outer_offset_test=2 * pitch, max_groups_train=16
-    )
+    sizes = {"N": N, "size": size, "gridsize": gridsize, "offset": offset, "outer_offset_test": 2 * pitch}
+    config = RunConfig(**sizes, max_groups_train=16)
     data = scan_data(dataset_of, config, n_images)
     assert data.stated_tiling is None
     assert data.tiling == nested_tiling(config.size, config.group_extent, pitch)

@@ -1,15 +1,22 @@
-"""A simulated measurement of a sample with finer pixels than the detector resolves, and its counts."""
+"""A simulated measurement of a sample with finer pixels than the detector resolves, its counts, and lines."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from helpers.multislice import BETWEEN, thick_intensity, thick_scan
+from scipy.ndimage import gaussian_filter
 from scipy.spatial import cKDTree
 
+from ptycho.config import ConfigError
 from ptycho.config.waves import Fresnel
 from ptycho.simulation import measured_like as module
-from ptycho.simulation.measured_like import MeasuredLike, ScanSettings, simulate_measured_like
+from ptycho.simulation.measured_like import (
+    MeasuredLike,
+    ScanSettings,
+    line_amplitude,
+    simulate_measured_like,
+)
 from ptycho.simulation.near_field import simulate_near_field
 
 
@@ -116,3 +123,29 @@ def test_positions_are_irregular_and_as_dense_as_specified(path):
     inner = np.abs(middle).max(axis=1) < 50
     assert inner.sum() == pytest.approx(100**2 / 4.0**2, rel=0.05)
     assert np.abs(places - np.rint(places)).max() > 0.4
+
+
+def test_canvas_is_cropped_to_its_centre_rows_before_columns():
+    class ShortLine:
+        """A vertical segment, rows 30–50 of column 55 on the canvas of 80: rows 10–30, column 35."""
+
+        @staticmethod
+        def integers(low, high, shape):
+            return np.array([[30, 55, 50, 55]])
+
+    canvas = np.zeros((80, 80))
+    canvas[30:51, 55] = 1
+    blurred = sum(w * gaussian_filter(canvas, s) for s, w in ((1, 1), (5, 2), (10, 5)))[20:60, 20:60]
+    amplitude = line_amplitude(40, 1, ShortLine)
+    np.testing.assert_allclose(amplitude, blurred / blurred.max(), atol=1e-12)
+    assert np.unravel_index(amplitude.argmax(), amplitude.shape) == (20, 35)
+
+
+def test_a_line_that_misses_the_object_is_an_error():
+    class FarLine:
+        @staticmethod
+        def integers(low, high, shape):
+            return np.array([[0, 0, 0, 5]])
+
+    with pytest.raises(ConfigError, match=r"object.n_lines=1.*no line crosses"):
+        line_amplitude(392, 1, FarLine)

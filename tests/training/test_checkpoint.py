@@ -1,14 +1,11 @@
 """Checkpoints: exact round trip, and all errors of files and disks."""
 
-import hashlib
 import io
-import json
 import logging
-import resource
-import zipfile
 
 import numpy as np
 import pytest
+from helpers.cli import small_disk
 
 from ptycho.config import ConfigError
 from ptycho.training.checkpoint import Checkpoints, History, Snapshot
@@ -61,22 +58,6 @@ def test_everything_comes_back_bit_by_bit(checkpoints, folder):
     assert equal(restored(folder), snapshot(epoch=2, step=5))
 
 
-def test_the_file_is_plain_arrays_with_their_digest(checkpoints, folder):
-    """By hand: names, dtypes, shapes and bytes in the order of the names."""
-    checkpoints.save(snapshot())
-    sha = hashlib.sha256()
-    with zipfile.ZipFile(folder / "epoch00000-step0000001.npz") as archive:
-        members = {name.removesuffix(".npy"): archive.read(name) for name in archive.namelist()}
-    arrays = {name: np.load(io.BytesIO(data), allow_pickle=False) for name, data in members.items()}
-    stored = arrays.pop("sha256")
-    for name in sorted(arrays):
-        array = arrays[name]
-        sha.update(f"{name} {array.dtype.str} {array.shape};".encode() + array.tobytes())
-    assert str(stored) == sha.hexdigest()
-    meta = json.loads(arrays["meta"].tobytes())
-    assert meta["config"] == CONFIG and meta["history"]["running"] == [{"loss": 0.30000000000000004}]
-
-
 def test_the_last_two_are_kept_and_the_newest_is_taken(checkpoints, folder):
     for epoch, step in ((0, 1), (0, 2), (0, 10), (1, 0), (1, 2)):
         checkpoints.save(snapshot(epoch, step))
@@ -87,18 +68,24 @@ def test_the_last_two_are_kept_and_the_newest_is_taken(checkpoints, folder):
     checkpoints.remove()
 
 
-def other_numbers(data):
-    """An archive whose own checksums fit its changed numbers."""
-    with np.load(io.BytesIO(data)) as archive:
-        arrays = dict(archive)
-    arrays["weights/a/kernel"] = 2 * arrays["weights/a/kernel"]
-    content = io.BytesIO()
-    np.savez(content, **arrays)
-    return content.getvalue()
+def other_kernel(change):
+    """Return a function that changes a kernel in an archive, whose own checksums fit the change."""
+
+    def damage(data):
+        with np.load(io.BytesIO(data)) as archive:
+            arrays = dict(archive)
+        arrays["weights/a/kernel"] = change(arrays["weights/a/kernel"])
+        content = io.BytesIO()
+        np.savez(content, **arrays)
+        return content.getvalue()
+
+    return damage
 
 
 DAMAGE = {
-    "other numbers": other_numbers,
+    "other numbers": other_kernel(lambda kernel: 2 * kernel),
+    "another shape": other_kernel(lambda kernel: kernel.T),
+    "another type": other_kernel(lambda kernel: kernel.view(np.int32)),
     "empty": lambda data: b"",
     "half": lambda data: data[: len(data) // 2],
     "text": lambda data: b"not an archive",
@@ -152,9 +139,7 @@ def test_a_checkpoint_of_another_configuration_is_refused_with_the_difference(ch
     checkpoints.save(snapshot())
     before = names(folder)
     other = CONFIG | {"N": 128, "train": {"learning_rate": 2e-3}, "models": ["pinn"], "new": True}
-    with pytest.raises(
-        ConfigError, match=r"N: 64 -> 128; train.learning_rate: 0.001 -> 0.002; new: absent"
-    ) as e:
+    with pytest.raises(ConfigError, match=r"N: 64 -> 128; train.learning_rate: 0.001 -> 0.002; new") as e:
         restored(folder, other)
     assert str(folder) in str(e.value) and "\n" not in str(e.value) and names(folder) == before
 
@@ -172,12 +157,8 @@ def test_a_full_disk_is_a_warning_and_costs_nothing(checkpoints, folder, caplog)
     checkpoints.save(snapshot(0, 1))
     checkpoints.save(snapshot(0, 2))
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
-    try:
+    with small_disk(1000):
         checkpoints.save(snapshot(0, 3))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
     (record,) = caplog.records
     assert record.levelno == logging.WARNING

@@ -173,9 +173,8 @@ def test_the_cnns_see_numbers_of_order_one(datasets, small_config, monkeypatch, 
     monkeypatch.setattr(cnn, "call", call)
     x, offsets = data.normalised(data.groups[:8]), data.offsets[:8]
     objects = pinn(x, offsets, data.model_probe).numpy()
-    real, _, g_real, g_imag, illumination = (
-        np.sqrt(np.mean(np.square(f))) for f in np.moveaxis(seen[0], -1, 0)
-    )
+    features = np.moveaxis(seen[0], -1, 0)
+    real, _, g_real, g_imag, illumination = (np.sqrt(np.mean(np.square(f))) for f in features)
     within("object", real, above=0.8, below=5)
     within("update", np.hypot(g_real, g_imag), above=0.2, below=5)
     within("illumination", illumination, above=0.2, below=1)

@@ -153,12 +153,6 @@ def error(found, true):
     return np.linalg.norm(found / factor - true) / np.linalg.norm(true)
 
 
-def visited(data, times):
-    """Return the groups repeated ``times`` times: one epoch with the steps of several."""
-    groups, neighbours = (np.tile(one, (times, 1)) for one in (data.groups, data.neighbours))
-    return replace(data, groups=groups, neighbours=neighbours)
-
-
 def test_a_wrong_probe_becomes_right(data, within):
     """The initial probe has a third too much defocus; a short training removes a third of the error.
 
@@ -172,7 +166,9 @@ def test_a_wrong_probe_becomes_right(data, within):
     values = {"batch_size": 8, "learning_rate": 2e-3, "compile_xla": False, "probe_rate": 20.0}
     errors = []
     for start, times in ((0, 8), (1, 1)):
-        learner, long = learner_of(views[0]), visited(views[0], times)
+        learner = learner_of(views[0])
+        groups, neighbours = (np.tile(one, (times, 1)) for one in (views[0].groups, views[0].neighbours))
+        long = replace(views[0], groups=groups, neighbours=neighbours)  # one epoch with the steps of several
         settings = FitSettings(adam=CONFIG.train, epochs=1, probe_start=start, **values)
         train(learner, long, views[1], settings)
         errors.append(error(learner.modes(views[0].model_probe)[0], true))

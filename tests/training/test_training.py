@@ -130,9 +130,8 @@ def test_a_loss_that_is_not_finite_stops_with_the_last_good_weights(compile_xla)
     step = order(1, 9).index(bad) // 4 + 1
     assert step <= 2, "choose another seed"
     model = Follower()
-    with pytest.raises(
-        NonFiniteLossError, match=rf"the loss is nan at epoch 2, step {step}; the last good"
-    ) as caught:
+    message = rf"the loss is nan at epoch 2, step {step}; the last good"
+    with pytest.raises(NonFiniteLossError, match=message) as caught:
         follow(model, poisoned(9, bad), flat_data(9.0, 4), epochs=3, compile_xla=compile_xla)
     np.testing.assert_allclose(model.w.numpy(), 0.2, atol=1e-5)  # two steps of the first epoch
     history = caught.value.history

@@ -38,6 +38,7 @@ OUT = "output_dir=out"
 MISTAKES = [
     # unknown keys, values and options; syntax
     (["hydra.run.dir=foo"], r"hydra\.run\.dir=foo: is not where a run goes; set output_dir=foo"),
+    (["hydra/launcher=submitit_slurm"], r"launcher=submitit_slurm: all jobs run in this process; start"),
     (["-m", "hydra/sweeper=optuna"], r"hydra/sweeper=optuna: all jobs are planned before .* use ptycho tune"),
     (["experiment=none"], r"experiment=none: must be one of few_pinn, gs1_curved, .*, sparse_scan"),
     (["seed=[1"], r"seed=\[1: must be key=value"),
@@ -73,9 +74,8 @@ def test_pickles_in_probe_files_are_not_read(refused, tmp_path):
 def test_a_sweep_is_refused_for_the_folder_of_a_later_job(refused, tmp_path):
     assert "output_dir=" in refused("output_dir=")
     RunFolder(tmp_path / "sweep" / "1_seed=1").text("run.log", "")
-    assert "1_seed=1: holds another run (files.json, run.log)" in refused(
-        "-m", "seed=0,1", f"output_dir={tmp_path}/sweep"
-    )
+    line = refused("-m", "seed=0,1", f"output_dir={tmp_path}/sweep")
+    assert "1_seed=1: holds another run (files.json, run.log)" in line
 
 
 # ---- help, tracebacks, speed

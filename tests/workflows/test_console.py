@@ -79,7 +79,5 @@ def test_lists_and_commas():
     with pytest.raises(HydraException) as caught:
         file_of("data.file=[ü.cxi,b.cxi]")
     assert "\"data.file=['ü.cxi','b.cxi']\"" in explained(caught.value)
-    ambiguous = HydraException(
-        "Ambiguous value for argument 'data.file=a,b.cxi'\n1. To use it as a list, use"
-    )
+    ambiguous = HydraException("Ambiguous value for argument 'data.file=a,b.cxi'\n1. To use it as a list")
     assert "\"data.file='a,b.cxi'\"" in explained(ambiguous)

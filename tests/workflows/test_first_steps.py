@@ -82,23 +82,18 @@ def answer(in_process):
     return call
 
 
-def known_keys(name):
-    script = "simulate_scan" if name == "sample" else console.PROGRAMS[name].script
-    _, cls = write_conf.programs()[script]
-    return {key.split(".")[0] for key in keys_of(cls)}
-
-
 @pytest.mark.parametrize("name", console.PROGRAMS)
 def test_each_program_shows_its_keys(answer, name):
     code, out, errors = answer(name, "--cfg", "job")
     shown = next(yaml.safe_load_all(out))
-    assert (code, errors) == (0, "") and known_keys(name) <= shown.keys() | {"experiment", "stitch"}  # null
+    _, cls = write_conf.programs()["simulate_scan" if name == "sample" else console.PROGRAMS[name].script]
+    known = {key.split(".")[0] for key in keys_of(cls)}
+    assert (code, errors) == (0, "") and known <= shown.keys() | {"experiment", "stitch"}  # null
 
 
 @pytest.mark.parametrize("name", ["doctor", "live", "tune"])
 def test_a_sweep_is_for_trainings_and_scans(answer, name):
     code, out, errors = answer(name, "-m", "output_dir=a,b")
-    refusal = (
-        "ptycho tune tries settings itself" if name == "tune" else "this program does one thing at a time"
-    )
+    one = "this program does one thing at a time"
+    refusal = "ptycho tune tries settings itself" if name == "tune" else one
     assert (code, out) == (2, "") and re.fullmatch(f"error: -m: {refusal}.*\n", errors)

@@ -173,29 +173,18 @@ def test_the_same_command_continues_the_batch(command, started, batch, scan, tmp
     assert command("solver.steps=3")[0] == 0 and len(started) == 4
 
 
-def test_a_sweep_has_a_table_of_what_it_varies(in_process, started, scan, tmp_path):
-    words = (f"data.file={scan}", *QUICK[1:], "solver.steps=3,4", "seed=1")
-    code, _, err = in_process(SCRIPT, "-m", *words, f"output_dir={tmp_path / 'sweep'}")
-    assert code == 0, err
-    rows = table(tmp_path / "sweep")
-    assert [row["solver.steps"] for row in rows] == ["3", "4"] and "seed" not in rows[0]
-    assert [row["scan"] for row in rows] == ["scan", "scan"]
-    assert all(os.path.isdir(row["folder"]) for row in rows)
-
-
-def test_the_same_command_continues_a_sweep(in_process, started, scan, tmp_path):
-    words = ("-m", f"data.file={scan}", *QUICK[1:], "solver.steps=3,4", f"output_dir={tmp_path / 'sweep'}")
-    for again, count in (
-        ((), 2),
-        ((), 0),
-        (("overwrite=true",), 2),
-        ((), 0),
-    ):  # a run that replaced another, too
+def test_the_same_command_continues_a_sweep_and_its_table(in_process, started, scan, tmp_path):
+    folder = tmp_path / "sweep"
+    words = ("-m", f"data.file={scan}", *QUICK[1:], "solver.steps=3,4", "seed=1", f"output_dir={folder}")
+    for again, count in ((), 2), ((), 0), (("overwrite=true",), 2), ((), 0):  # of a run that replaced another
         started.clear()
         code, _, err = in_process(SCRIPT, *words, *again)
         assert code == 0 and len(started) == count, err
         assert err.count("is finished; nothing is left to do") == 2 - count
-    (unfinished,) = (tmp_path / "sweep").glob("1_*/metrics.json")
+    rows = table(folder)
+    assert [(row["scan"], row["solver.steps"]) for row in rows] == [("scan", "3"), ("scan", "4")]
+    assert "seed" not in rows[0] and all(os.path.isdir(row["folder"]) for row in rows)
+    (unfinished,) = folder.glob("1_*/metrics.json")
     unfinished.unlink()
     assert in_process(SCRIPT, *words)[0] == 0 and len(started) == 1 and unfinished.exists()
 
@@ -231,9 +220,8 @@ def test_a_row_is_what_the_files_of_a_run_say(tmp_path, pixel_m, frc, lengths):
     folder.config(asked("scans/a.h5"))
     folder.text("recons/solver/recon.npz", "")
     scores = {"r_factor": 0.123456, "r_free": None, "flags": ["overfit", "no_contrast"]}
-    folder.json(
-        "metrics.json", {"solver": scores, "product": "solver", "pixel_m": pixel_m, "half_scan_frc": frc}
-    )
+    metrics = {"solver": scores, "product": "solver", "pixel_m": pixel_m, "half_scan_frc": frc}
+    folder.json("metrics.json", metrics)
     assert row_of(tmp_path) == {}  # no manifest yet
     facts = {"scans": {"a": {"patterns": 123456, "N": 32}}, "timings_s": {"total": 7.25}}
     folder.json("manifest.json", facts)
@@ -265,16 +253,14 @@ def test_several_processes_share_the_scans_of_a_pattern(command, started, batch,
         run(config, folder, *others, **keys)
         if config.data.name == "s1":
             other = RunFolder(tmp_path / "out/s10")
-            other.config(
-                replace(config, data=replace(config.data, file=("scans/s10.h5",)), output_dir="out/s10")
-            )
-            run(replace(config, data=replace(config.data, file=("scans/s10.h5",))), other)
+            scan = replace(config, data=replace(config.data, file=("scans/s10.h5",)), output_dir="out/s10")
+            other.config(scan)
+            run(scan, other)
 
     monkeypatch.setattr(workflows.reconstruct.scan, "run", run_beside_another)
     (tmp_path / "out/s3").mkdir(parents=True)
-    holding = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(tmp_path / "out/s3/.lock")], stdout=subprocess.PIPE
-    )
+    words = [sys.executable, "-c", HOLD, str(tmp_path / "out/s3/.lock")]
+    holding = subprocess.Popen(words, stdout=subprocess.PIPE)
     assert holding.stdout.readline() == b"held\n"
     code, _, err = command()
     holding.kill()
@@ -294,9 +280,3 @@ fcntl.flock(file, fcntl.LOCK_EX)
 print("held", flush=True)
 time.sleep(600)
 """
-
-
-def test_jobs_run_in_one_process_whatever_hydra_has(command, started):
-    code, _, err = command("hydra/launcher=submitit_slurm")
-    assert code == 2 and not started
-    assert "error: hydra/launcher=submitit_slurm: all jobs run in this process; start the same command" in err

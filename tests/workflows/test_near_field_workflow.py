@@ -25,9 +25,8 @@ TOLD += ["probe.learn=true", "probe.modes=1", "xla.compile=false"]
 def measured(tmp_path_factory):
     """The file, and the keys that ``simulate_scan.py`` prints for it."""
     path = tmp_path_factory.mktemp("near") / "cone.cxi"
-    made = SimulateConfig(
-        output=str(path), physics="near_field", N=32, n_positions=24, step_px64=12, fresnel=8, sample="blobs"
-    )
+    sizes = {"N": 32, "n_positions": 24, "step_px64": 12, "fresnel": 8}
+    made = SimulateConfig(output=str(path), physics="near_field", sample="blobs", **sizes)
     *_, printed = simulate_scan(made)
     return path, printed.split("read with ")[1].split()
 
@@ -57,9 +56,8 @@ def test_metrics_and_product_have_its_pixel(finished):
 def test_an_export_is_read_as_what_it_was(finished, measured, tmp_path):
     path, keys = tmp_path / "again.cxi", dict(key.removeprefix("data.").split("=") for key in measured[1])
     export(ExportConfig(run=str(finished), output=str(path), recon="solver"))
-    data = DataConfig(
-        file=str(path), physics=keys["physics"], source_distance_m=float(keys["source_distance_m"])
-    )
+    distance = float(keys["source_distance_m"])
+    data = DataConfig(file=str(path), physics=keys["physics"], source_distance_m=distance)
     lines = report(InspectConfig(data=data, output=str(tmp_path / "seen.png")))
     assert any("object pixel: 750 nm" in line for line in lines)
     assert any("physics: near field" in line and "= 8;" in line for line in lines)

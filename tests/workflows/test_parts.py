@@ -1,13 +1,15 @@
 """Optional parts: a command whose part is not installed says how to install it."""
 
-import subprocess
 import sys
 
 import pytest
-from helpers.cli import ROOT
+from helpers.cli import ROOT, fresh
 
 from ptycho import installed
 from ptycho.command_line import console, training_jobs
+from ptycho.config import ConfigError
+from ptycho.config.mapping import from_mapping
+from ptycho.run.scan_plan import check_settings
 
 WITHOUT = """
 import runpy, sys
@@ -20,8 +22,7 @@ COMMANDS = [program for program in console.PROGRAMS.values() if program.part]
 
 @pytest.mark.parametrize("program", COMMANDS, ids=lambda program: program.script)
 def test_a_command_without_its_part(program):
-    words = [sys.executable, "-c", WITHOUT, program.part, str(ROOT / f"scripts/{program.script}.py")]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+    done = fresh(ROOT, "-c", WITHOUT, program.part, ROOT / f"scripts/{program.script}.py")
     assert done.returncode == 2
     assert f"pip install -c constraints.txt -e {installed.PARTS[program.part]}" in done.stderr
     assert "Traceback" not in done.stderr
@@ -40,3 +41,10 @@ def test_every_part_is_a_package_in_its_folder():
         assert (ROOT / folder / package / "__init__.py").is_file()
         assert (ROOT / folder / "pyproject.toml").is_file()
     assert len(list(ROOT.glob("extras/*/pyproject.toml"))) == len(installed.PARTS)
+
+
+def test_lsqml_without_its_part_is_refused_before_any_work(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ptycho_lsqml", None)
+    config = from_mapping({"data": {"file": "x"}, "models": ["lsqml"]})
+    with pytest.raises(ConfigError, match=r"^lsqml: .*: pip install -c constraints.txt -e extras/lsqml .*$"):
+        check_settings(config)

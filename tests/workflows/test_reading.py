@@ -19,9 +19,8 @@ def test_a_folder_of_runs_has_an_index_of_their_pages(in_process, tmp_path):
     for name, year in (("batch/2025/a", 2025), ("mine & <b>", 2026)):
         run = write_run(tmp_path / name, name=name[0])
         manifest = json.loads((run / "manifest.json").read_text())
-        (run / "manifest.json").write_text(
-            json.dumps(manifest | {"finished": f"{year}-01-01T00:00:00+00:00"})
-        )
+        manifest["finished"] = f"{year}-01-01T00:00:00+00:00"
+        (run / "manifest.json").write_text(json.dumps(manifest))
         assert in_process(REPORT, run)[0] == 0
     going = write_run(tmp_path / "batch" / "running", name="b")
     (going / "metrics.json").unlink()
@@ -94,9 +93,8 @@ def test_mistakes_are_one_line(in_process, tmp_path, script, words, message):
 
 def test_runs_are_compared(in_process, tmp_path):
     for name, value in (("a", 1.2), ("b", 1.1)):
-        write_run(
-            tmp_path / "runs" / name, name="scan", seed=int(10 * value), row={"deviance_holdout": value}
-        )
+        row = {"deviance_holdout": value}
+        write_run(tmp_path / "runs" / name, name="scan", seed=int(10 * value), row=row)
     (tmp_path / "other").mkdir()
     code, out, err = in_process(COMPARE, "runs", "other", "output=both.html", **NO_TENSORFLOW)
     assert code == 0, err

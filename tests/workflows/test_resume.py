@@ -1,10 +1,8 @@
 """Interrupted runs continue to the same end, wherever they were stopped or killed."""
 
-import contextlib
 import csv
 import json
 import os
-import resource
 import shlex
 import signal
 import subprocess
@@ -16,14 +14,13 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers.cli import SCRIPT, TINY, files
+from helpers.cli import SCRIPT, TINY, files, small_disk
+from helpers.datasets import single_patterns
 
 from ptycho.command_line.config import resumed_config
 from ptycho.config import ConfigError, RunConfig, TrainConfig
 from ptycho.networks.layers import get_weights
 from ptycho.run.folder import RunFolder
-from ptycho.scan.beam import Beam
-from ptycho.scan.dataset import Dataset
 from ptycho.training import fitting
 from ptycho.training.callbacks import standard_callbacks
 from ptycho.training.checkpoint import Checkpoints, digest, load
@@ -52,18 +49,9 @@ class Valley(keras.Model):
 
 def uneven(n_groups, seed, N=8):
     levels = np.random.default_rng(seed).uniform(0.01, 0.1, (n_groups, 1, 1)).astype(np.float32)
-    return Dataset(
-        amplitudes=np.broadcast_to(levels, (n_groups, N, N)).copy(),
-        beam=Beam(
-            np.ones((N, N), np.complex64),
-            np.stack([np.arange(n_groups), np.zeros(n_groups)], 1).astype(np.float32),
-        ),
-        image=np.zeros(n_groups, np.int32),
-        groups=np.arange(n_groups, dtype=np.int32)[:, None],
-        photon_scale=1.0,
-        object_size=N + n_groups,
-        region_size=N,
-    )
+    amplitudes = np.broadcast_to(levels, (n_groups, N, N)).copy()
+    positions = np.stack([np.arange(n_groups), np.zeros(n_groups)], 1)
+    return single_patterns(amplitudes, np.ones((N, N)), positions, N + n_groups, region_size=N)
 
 
 TRAIN, VAL = uneven(13, 0), uneven(9, 1)  # three steps, two validation batches: five pauses in an epoch
@@ -249,16 +237,6 @@ def stopped(process, number):
     assert process.returncode == 128 + number, err
     assert "Traceback" not in err and "Exception ignored" not in err
     return err.splitlines()
-
-
-@contextlib.contextmanager
-def small_disk(size):
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 def test_a_run_through_everything(tmp_path, in_process, monkeypatch):

@@ -50,9 +50,8 @@ def finished(scan, tmp_path_factory, in_process_once):
     words = (f"data.file={scan}", "data.domain=amplitude", *KNOWN, "solver.steps=30", *SMALL)
     with pytest.MonkeyPatch.context() as patch:
         try_no_other_reading(patch)
-        code, _, err = in_process_once(
-            SCRIPT, *words, f"output_dir={folder / 'run'}", cwd=folder, pictures=True
-        )
+        words += (f"output_dir={folder / 'run'}",)
+        code, _, err = in_process_once(SCRIPT, *words, cwd=folder, pictures=True)
     assert code == 0, err
     return folder / "run"
 
@@ -107,6 +106,7 @@ def test_the_product_has_an_error_map_and_nothing_else_has(finished):
     assert 0 < metrics[product]["error_map"]["phase_rad"] < 1
     for picture in ("error_map", "quality"):
         assert Image.open(finished / f"visuals/{picture}.png").size[0] > 800
+    assert (finished / "report.html").stat().st_size > 50_000
     assert not list(finished.rglob("*.tmp"))
     for path in (finished / "recons").glob("*/recon.npz"):
         with np.load(path) as held:
@@ -167,9 +167,8 @@ def test_mistakes_are_one_line_and_nothing_is_written(in_process, scan, finished
 
 def test_inspection_prints_findings_and_changes_nothing(in_process, scan, tmp_path):
     before = scan.read_bytes()
-    code, out, _ = in_process(
-        INSPECT, scan, "data.domain=amplitude", "output=look.png", blocked=("tensorflow",)
-    )
+    words = (scan, "data.domain=amplitude", "output=look.png")
+    code, out, _ = in_process(INSPECT, *words, blocked=("tensorflow",))
     assert code == 0
     assert all(word in out for word in ("ptychopinn", "object pixel: unknown", "picture: look.png"))
     assert Image.open(tmp_path / "look.png").size[0] > 1000

@@ -12,6 +12,7 @@ import pytest
 from helpers.scans import Frames
 
 import workflows.reconstruct.scan
+from conftest import without_pictures
 from ptycho.config import ScanRunConfig
 from ptycho.config.data import DataConfig
 from ptycho.config.sections import OwnProbe
@@ -49,6 +50,7 @@ class StandIns:
         self.starts, self.trained_on = [], None
         patch.setattr(solver, "reconstruct", self.begin)
         patch.setattr(pipeline, "_halves", lambda *arguments: None)
+        without_pictures(patch)
         patch.setattr(workflows.reconstruct.scan, "train_network", self.train)
         patch.setattr(pipeline, "move_ramp", self.keep)
         patch.setattr(LoadedModel, "step_for", lambda _, view: self.step(view.region_size))
@@ -58,7 +60,8 @@ class StandIns:
         image = 1 + 0.3 * np.sin(row / 3) + 0.2j * np.cos(col / 5)
         image = image * np.exp(2j * np.pi * self.ramp * row / N)
         self.each = each
-        self.solved = made_of(image[None], each, another_beam(each.whole.beam, 1))
+        beam, objects = another_beam(each.whole.beam, 1), image[None].astype(np.complex64)
+        self.solved = Reconstruction(objects, covered(each.fitted(beam)), beam, seconds=0.5)
         return self.solved
 
     def keep(self, made):
@@ -88,10 +91,6 @@ def another_beam(beam, k):
     turn = np.exp(0.1j * k * np.arange(beam.N))
     probe = (beam.probe * turn).astype(np.complex64)
     return Beam(probe, (beam.positions + moves).astype(np.float32), flux.astype(np.float32))
-
-
-def made_of(objects, each, beam):
-    return Reconstruction(objects.astype(np.complex64), covered(each.fitted(beam)), beam, seconds=0.5)
 
 
 # ---- one run

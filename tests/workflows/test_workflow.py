@@ -90,9 +90,8 @@ def test_the_manifest(first):
 
 
 def test_the_datasets_are_those_the_metrics_speak_of(first):
-    train, val, test = (
-        load_dataset(first / f"datasets/N32/gs2/{role}.npz") for role in ("train", "val", "test")
-    )
+    folder = first / "datasets/N32/gs2"
+    train, val, test = (load_dataset(folder / f"{role}.npz") for role in ("train", "val", "test"))
     assert (train.n_groups, val.n_groups, test.n_groups) == (16, 4, 49)
     assert train.photon_scale == val.photon_scale == test.photon_scale
     with np.load(first / "recons/gt/recon.npz") as truth, np.load(first / "recons/pinn/recon.npz") as recon:

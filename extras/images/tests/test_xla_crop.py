@@ -246,9 +246,7 @@ def test_while_tracing_a_wrong_argument_is_a_value_error():
         graph(lambda: crop_and_resize(IMAGE, BOXES, WHICH, SIZE, "area"))()
     for unknown in (lambda i: tf.shape(i)[1:3], lambda i: (tf.shape(i)[1], 5), lambda i: i.shape[1:3]):
         crop = graph(lambda i, size=unknown: crop_and_resize(i, BOXES, WHICH, size(i)))
-        with pytest.raises(
-            ValueError, match="crop_size is not known while tracing; pass two Python integers"
-        ):
+        with pytest.raises(ValueError, match="crop_size is not known while tracing; pass two Python"):
             crop.get_concrete_function(tf.TensorSpec((3, None, None, 2)))
 
 

@@ -23,11 +23,6 @@ def complex_images(shape=(3, 7, 10)):
     return RNG.normal(size=shape) + 1j * RNG.normal(size=shape)
 
 
-def value_and_gradients(function, images, shifts):
-    weights = tf.reshape(tf.linspace(0.5, 1.5, tf.size(images)), tf.shape(images))  # all different
-    return gradients(function, images, shifts, upstream=tf.complex(weights, 1 - weights))
-
-
 @pytest.mark.parametrize("path", PATHS)
 def test_positive_shift_moves_down_and_right(path):
     image = np.zeros((1, 5, 6))
@@ -102,9 +97,11 @@ def test_sizes_unknown_while_tracing(path, jit):
 def test_eager_and_compiled_agree_in_value_and_gradient():
     images = tf.constant(complex_images((3, 7, 10, 2)).astype(np.complex64))
     shifts = tf.constant(SHIFTS, tf.float32)
+    weights = tf.reshape(tf.linspace(0.5, 1.5, tf.size(images)), tf.shape(images))  # all different
 
     def function(i, s, path):
-        return value_and_gradients(lambda a, b: translate(a, b, 0.5, path=path), i, s)
+        upstream = tf.complex(weights, 1 - weights)
+        return gradients(lambda a, b: translate(a, b, 0.5, path=path), i, s, upstream=upstream)
 
     for path in PATHS:
         eager = function(images, shifts, path)

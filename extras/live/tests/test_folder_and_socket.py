@@ -158,9 +158,8 @@ def test_with_keys_only_one_other_may_send(tmp_path):
 
     def keys(name, own, other):
         path = tmp_path / f"{name}.json"
-        path.write_text(
-            json.dumps({"public": own[0].decode(), "secret": own[1].decode(), "theirs": other[0].decode()})
-        )
+        values = {"public": own[0], "secret": own[1], "theirs": other[0]}
+        path.write_text(json.dumps({key: value.decode() for key, value in values.items()}))
         return str(path)
 
     port, context = free_port(), zmq.Context()

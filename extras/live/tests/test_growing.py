@@ -63,16 +63,6 @@ def error(state, truth):
     return np.linalg.norm((made - truth)[illuminated]) / np.linalg.norm(truth[illuminated])
 
 
-def visited(state, visits):
-    patterns = state.patterns.copy()
-    patterns["visits"] = np.where(patterns["held_out"], 0, visits)
-    return replace(state, patterns=patterns)
-
-
-def placed(state, positions):
-    return replace(state, estimate=replace(state.estimate, positions=positions))
-
-
 def test_the_first_cycles_find_the_object_and_held_out_patterns_agree(scan, half):
     held_out = half.patterns["held_out"]
     assert half.used == np.count_nonzero(~held_out) and held_out.any()
@@ -132,7 +122,9 @@ def test_the_object_grows_on_any_side_and_keeps_its_place(half):
 
 
 def test_new_patterns_are_chosen_first_with_their_neighbours_and_wait_in_a_sweep(half):
-    state = visited(half, np.where(np.arange(len(half.patterns)) >= 55, 0, 3))
+    patterns = half.patterns.copy()
+    patterns["visits"] = np.where(patterns["held_out"] | (np.arange(len(patterns)) >= 55), 0, 3)
+    state = replace(half, patterns=patterns)
     chosen, new, held_out = choose(state, 20), state.waiting, state.patterns["held_out"]
     assert set(new) <= set(chosen) and len(chosen) == 20 and not held_out[chosen].any()
     rest = np.setdiff1d(np.flatnonzero(~held_out), chosen)
@@ -173,7 +165,8 @@ def test_a_stage_that_explains_less_is_not_kept(scan, half, clock, monkeypatch):
 def test_corrections_of_positions_are_those_that_were_found_or_none(scan, half):
     moves = np.random.default_rng(0).normal(size=half.nominal.shape)
     moves[half.patterns["held_out"]] = 0
-    far, near = (placed(half, half.nominal + factor * moves) for factor in (1, 0.01))
+    places = (half.nominal + factor * moves for factor in (1, 0.01))
+    far, near = (replace(half, estimate=replace(half.estimate, positions=place)) for place in places)
     assert is_still(near) and not is_still(far)
     assert not is_still(half)  # they were not refined yet
     for still in (near, half):

@@ -44,8 +44,7 @@ def test_many_records_in_batches_of_a_random_order():
     rng, count = np.random.default_rng(0), 20_000
     truth = rng.normal(size=(count, 2))
     table = ScanTable()
-    for some, others in zip(
-        np.array_split(rng.permutation(count), 40), np.array_split(rng.permutation(count), 40), strict=True
-    ):
+    parts = (np.array_split(rng.permutation(count), 40) for _ in range(2))
+    for some, others in zip(*parts, strict=True):
         table = table.extended(frames(some), make_positions(others, *truth[others].T))
     assert joined(table) == {k: tuple(truth[k]) for k in range(count)}

@@ -20,32 +20,21 @@ NUMBERS = {
 }
 
 
-def text_of(folder, numbers=NUMBERS):
-    page.write_numbers(folder, numbers, 4.0)
-    return (folder / page.PAGE).read_text()
-
-
 @pytest.mark.parametrize(
     ("state", "sentence"), [("reconstructing", "still being measured"), ("complete", "not assessed yet")]
 )
 def test_what_was_not_assessed_is_not_called_good(tmp_path, state, sentence):
-    text = text_of(tmp_path, NUMBERS | {"state": state})
+    page.write_numbers(tmp_path, NUMBERS | {"state": state}, 4.0)
+    text = (tmp_path / page.PAGE).read_text()
     assert 'class="verdict open"' in text and sentence in text and "report.html" not in text
 
 
-def test_the_verdict_of_the_report_stands_on_the_page_that_no_longer_reloads(tmp_path):
-    page.write_page(tmp_path, NUMBERS, None, ("bad", "The image is likely wrong."), "report.html")
-    text = (tmp_path / page.PAGE).read_text()
-    assert '<p class="verdict bad"><strong>The image is likely wrong.</strong>' in text
-    assert '<a href="report.html">' in text and "refresh" not in text
-
-
-def test_the_live_page_ends_with_the_verdict_of_the_run(tmp_path):
+def test_the_live_page_ends_with_the_verdict_of_the_run_and_no_longer_reloads(tmp_path):
     run = write_run(tmp_path / "run", row={"flags": ["overfit"]})
     (run / page.NUMBERS).write_text('{"state": "complete"}')
+    (run / "report.html").touch()
     _show_verdict(run)
     text = (run / page.PAGE).read_text()
-    assert (
-        '<p class="verdict bad"><strong>The image is likely wrong.' in text
-        and "problems are solved: overfit (" in text
-    )
+    assert '<p class="verdict bad"><strong>The image is likely wrong.' in text
+    assert "problems are solved: overfit (" in text
+    assert '<a href="report.html">' in text and "refresh" not in text

@@ -43,9 +43,8 @@ def test_positions_are_read_back():
 
 
 def test_start_mask_and_probe_are_read_back():
-    description = Description(
-        "m", "counts", "corner", 8000.0, 0.3, (1e-5, 2e-5), shape=(4, 6), dtype="uint32", expected=9
-    )
+    values = {"shape": (4, 6), "dtype": "uint32", "expected": 9}
+    description = Description("m", "counts", "corner", 8000.0, 0.3, (1e-5, 2e-5), **values)
     found = messages.read(messages.start_message(description))
     assert vars(Description(**found)) == vars(description)
     good = np.eye(5, 4, dtype=bool)
@@ -63,11 +62,6 @@ def test_no_header(header):
         messages.read([header])
 
 
-def changed(**changes):
-    header, content = messages.frame_message(Frame(1, DATA))
-    return [json.dumps(json.loads(header) | changes).encode(), content]
-
-
 @pytest.mark.parametrize(
     ("changes", "match"),
     [
@@ -82,8 +76,9 @@ def changed(**changes):
     ],
 )
 def test_a_frame_whose_header_is_wrong(changes, match):
+    header, content = messages.frame_message(Frame(1, DATA))
     with pytest.raises(BadMessage, match=match):
-        messages.read(changed(**changes))
+        messages.read([json.dumps(json.loads(header) | changes).encode(), content])
 
 
 def test_blocks_that_claim_more_than_there_is_are_never_unpacked():

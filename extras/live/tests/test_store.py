@@ -39,9 +39,8 @@ def check(store, numbers):
     frames = store.table.frames
     np.testing.assert_array_equal(frames["index"], numbers)
     np.testing.assert_allclose(frames["time"], np.array(numbers) / 10)
-    np.testing.assert_array_equal(
-        frames["position"][store.table.rows], np.array([[k + 0.5, -k] for k in numbers])
-    )
+    expected = [[k + 0.5, -k] for k in numbers]
+    np.testing.assert_array_equal(frames["position"][store.table.rows], expected)
     np.testing.assert_array_equal(store.read(np.arange(len(numbers))), [frame(k).data for k in numbers])
 
 

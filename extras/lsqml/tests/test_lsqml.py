@@ -1,12 +1,12 @@
 """LSQ-ML: input and output of the process of pty-chi, by hand, and pty-chi itself."""
 
 import os
-import subprocess
 import sys
 import textwrap
 
 import numpy as np
 import pytest
+from helpers.cli import fresh
 from helpers.datasets import single_patterns
 from helpers.reference import exact_diffraction
 
@@ -173,10 +173,9 @@ def test_it_ends_when_r_improves_by_less_than_a_thousandth_in_five_epochs():
     assert converged([0.2, 0.2, 0.2, 0.2, 0.2, 0.1999])
 
 
-def test_it_is_imported_without_torch_and_tensorflow():
+def test_it_is_imported_without_torch_and_tensorflow(tmp_path):
     code = "import sys, ptycho_lsqml.fit; print({'torch', 'ptychi', 'tensorflow'} & {*sys.modules})"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "set()"
+    assert fresh(tmp_path, "-c", code).stdout.strip() == "set()"
 
 
 @pytest.mark.iterative

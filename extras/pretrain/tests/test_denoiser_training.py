@@ -10,7 +10,7 @@ import tensorflow as tf
 from ptycho.config import DenoiserConfig, XlaConfig
 from ptycho.config.mapping import to_mapping
 from ptycho.config.pretrain_config import MaterialsConfig, ScanFormConfig, ScansMeasurementConfig
-from ptycho.networks.denoiser import load_denoiser, new_denoiser
+from ptycho.networks import denoiser
 from ptycho.networks.layers import get_weights
 from ptycho.run.folder import RunFolder
 from ptycho.training.callbacks import standard_callbacks
@@ -22,11 +22,9 @@ from ptycho_pretrain.denoiser_examples import Example, Scans, make_example
 from ptycho_pretrain.denoiser_training import DenoiserTraining, cut_window
 from ptycho_pretrain.run import run
 
-RIGHT = ScansMeasurementConfig(
-    photons=(1e5, 1e6), overlap=(0.6, 0.7), probe_error_share=0, position_error_share=0
-)
+RIGHT = {"photons": (1e5, 1e6), "overlap": (0.6, 0.7), "probe_error_share": 0, "position_error_share": 0}
 SHORT = (4, 12)  # steps of a fit
-SMALL = partial(new_denoiser, features=(4, 6, 8), blocks=(1, 1, 1))  # where its size does not matter
+SMALL = partial(denoiser.new_denoiser, features=(4, 6, 8), blocks=(1, 1, 1))  # where its size does not matter
 
 
 def config_of(**changes):
@@ -40,7 +38,7 @@ def config_of(**changes):
         "probes": {"disk": {"diameter": [0.5, 0.6]}},
         "objects": {"polygons": {"size": [4, 10]}, "clouds": None},
         "materials": MaterialsConfig(phase_rad=(0.3, 1.0), absorption=(0.1, 0.5)),
-        "measurement": RIGHT,
+        "measurement": ScansMeasurementConfig(**RIGHT),
         "forms": {"small": ScanFormConfig(N=16, patterns=(9, 12))},
         "xla": XlaConfig(compile=False),
     }
@@ -168,16 +166,18 @@ def test_a_training_learns_what_it_is_shown(examples, tmp_path, monkeypatch):
     assert len(errors) == 3 and errors[-1] < 0.9 * errors[0]
 
 
-def test_the_workflow_writes_weights_and_a_card(examples, tmp_path, eagerly):
+def test_the_workflow_writes_weights_and_a_card(examples, tmp_path, eagerly, monkeypatch):
     """The training may end before it has fits of its first version; the card then says so."""
+    for module in (denoiser, denoiser_training):
+        monkeypatch.setattr(module, "new_denoiser", SMALL)
     config, path = config_of(output_dir=str(tmp_path / "run"), second=99), tmp_path / "run"
     folder = RunFolder(path)
     folder.config(config)
     copied(examples, path / "examples")
     run(config, folder, StopRequest())
     card = (path / "card.md").read_text()
-    assert "237,120 parameters (float32), 4 steps from seed 0" in card
+    count = denoiser.load_denoiser(path / "prior" / "weights.npz").count_params()
+    assert f"{count:,} parameters (float32), 4 steps from seed 0" in card
     assert "photons [100000.0, 1000000.0]" in card
     assert json.loads((path / "metrics.json").read_text())["error_left"]["learned"] > 0
     assert not (path / "examples").exists() and not (path / "prior" / "checkpoints").exists()
-    assert load_denoiser(path / "prior" / "weights.npz").count_params() == 237_120

@@ -67,9 +67,8 @@ def test_the_network_s_measurement_of_the_truth_is_the_patterns(name):
     x, offsets, probe, target = (tf.constant(batch[key]) for key in ("x", "offsets", "probe", "target"))
     geometry = geometry_of_form(form)
     generator = Unrolled(settings=UnrolledModel(stages=1, width=4), geometry=geometry, seed=0)
-    predict = PtychoPINN(
-        generator=generator, geometry=geometry, weights={"mae_weight": 1.0}
-    ).predict_amplitudes
+    network = PtychoPINN(generator=generator, geometry=geometry, weights={"mae_weight": 1.0})
+    predict = network.predict_amplitudes
     assert reference.relative(predict(target, offsets, probe), x) < 2e-5
     wrong = (target, -offsets, probe), (target, offsets[..., ::-1], probe), (target, offsets + 1, probe)
     assert all(reference.relative(predict(*arguments), x) > 0.005 for arguments in wrong)
@@ -96,9 +95,8 @@ def test_the_illumination_is_that_of_a_loop(name):
         intensity = np.zeros((form.region_size,) * 2)
         for offset, mode in itertools.product(batch["offsets"][b], modes_of(batch, b)):
             for i, j in np.ndindex(form.N, form.N):
-                row, col = (
-                    int(np.floor(r + form.reach + 0.5)) + k for r, k in zip(offset, (i, j), strict=True)
-                )
+                pairs = zip(offset, (i, j), strict=True)
+                row, col = (int(np.floor(r + form.reach + 0.5)) + k for r, k in pairs)
                 intensity[row, col] += abs(mode[i, j]) ** 2
         np.testing.assert_allclose(batch["illumination"][b], intensity / intensity.max(), atol=1e-5)
         assert batch["illumination"][b].max() == 1
@@ -126,12 +124,8 @@ def test_an_object_is_a_window_of_a_map_turned_or_mirrored():
 ENERGY = np.random.default_rng(2).uniform(0.5, 2, (3, 16, 16))
 
 
-def measure(seed=0, energy=ENERGY, **changes):
-    return measure_group(energy, replace(CLEAN, **changes), np.random.default_rng(seed))
-
-
 def test_counts_are_whole_photons_of_the_specified_number():
-    x, scale = measure(photons=(500.0, 500.0))
+    x, scale = measure_group(ENERGY, replace(CLEAN, photons=(500.0, 500.0)), np.random.default_rng(0))
     counts = (x / x[x > 0].min()) ** 2
     np.testing.assert_allclose(counts, np.round(counts), atol=1e-6)
     assert counts.sum() == pytest.approx(3 * 500, abs=4 * np.sqrt(1500))
