@@ -128,6 +128,7 @@ def cells() -> Iterator[Cell]:
     yield from (Cell("c", "lens", photons, 12, side=128) for photons in (1e4, 1e6))
     for wrong in ("fraction", "slight", "finer"):  # errors that a background or flux could imitate
         yield from (Cell(name, "lens", photons, 8, wrong) for name in OBJECTS for photons in (1e5, 1e6))
+    yield from (Cell(name, "lens", 1e6, 8, wrong) for wrong in ("drift", "frames") for name in OBJECTS)
 
 
 def photograph(name: str, side: int) -> np.ndarray:
@@ -188,6 +189,12 @@ def positions_of(step: int) -> np.ndarray:
     return np.round(moved - moved.min(axis=0)) + MARGIN
 
 
+def drift_of(count: int) -> np.ndarray:
+    """Return errors ``(count, 2)`` of positions that drift smoothly by some pixels, (row, col)."""
+    time = np.linspace(0, 1, count)
+    return 6 * np.column_stack([np.sin(2.2 * time) - 0.8 * time**2, time**2 - 0.25 * np.sin(5 * time)])
+
+
 def far_intensity(object_: np.ndarray, probe: np.ndarray, positions: np.ndarray) -> np.ndarray:
     """Return ``|F(P·O)|²``, ``(J, N, N)``, with the zero frequency at N//2."""
     found, N = [], len(probe)
@@ -225,7 +232,9 @@ def scan_of(cell: Cell) -> tuple[Dataset, np.ndarray, np.ndarray]:
         true = positions + rng.normal(0, 0.7 / np.sqrt(2), positions.shape)
     if cell.wrong == "fraction":
         true = positions + np.array([0.37, -0.42])
-    if cell.wrong in ("probe", "all", "slight"):
+    if cell.wrong == "drift":
+        true = positions + drift_of(len(positions))
+    if cell.wrong in ("probe", "all", "slight", "drift"):
         q = np.hypot(*np.ix_(*(np.fft.fftfreq(N),) * 2))
         defocus = np.exp((3j if cell.wrong == "slight" else 60j) * q**2)
         initial = np.fft.fftshift(np.fft.ifft2(np.fft.fft2(np.fft.ifftshift(probe)) * defocus))
@@ -240,6 +249,9 @@ def scan_of(cell: Cell) -> tuple[Dataset, np.ndarray, np.ndarray]:
         )
     scale = cell.photons / intensity.sum(axis=(1, 2)).mean()
     counts = rng.poisson(scale * intensity + (2.0 if cell.wrong in ("background", "all") else 0.0))
+    if cell.wrong == "frames":
+        mixed_up = rng.choice(len(counts), len(counts) // 30, replace=False)
+        counts[mixed_up] = np.roll(counts[mixed_up], 1, axis=0)
     amplitudes = np.sqrt(counts).astype(np.float32)
     power = np.mean(np.sum(amplitudes**2, axis=(1, 2)))
     known = np.sqrt(scale) if cell.wrong == "nothing" else np.sqrt(power / np.sum(np.abs(initial) ** 2))
@@ -349,7 +361,7 @@ def run_candidates(cell: Cell) -> dict[str, object]:
 
 def run_lsqml(cell: Cell, python: str) -> dict[str, object]:
     data, truth, probe = scan_of(cell)
-    moved = cell.wrong in ("positions", "refined", "all", "fraction")
+    moved = cell.wrong in ("positions", "refined", "all", "fraction", "drift")
     modes = 2 if cell.wrong in ("modes", "all") else 1
     config = LsqmlConfig(epochs=EPOCHS, early=False, modes=modes, positions=moved, python=python)
     with tempfile.TemporaryDirectory() as scratch:

@@ -35,6 +35,7 @@ class HoldOut:
     kind: str = "patterns"  # ``patterns``, ``photons`` or ``noise``
     share: float = 0.1  # q, of the photons or the noise
     placing_steps: int = 12  # that find the positions and flux of held-out patterns
+    indices: np.ndarray | None = None  # of the held-out patterns in the scan; None: something of each
 
     @property
     def kept_share(self) -> float:
@@ -60,6 +61,14 @@ class HoldOut:
             return there
         return fit(Objective(self.likelihood, moves="each"), there, own, self.placing_steps).estimate
 
+    def all_positions(self, estimate: Estimate, refine: Refine) -> np.ndarray:
+        """Return the positions of all patterns, ``(J, 2)``, by an estimate of the fitted ones."""
+        if self.indices is None:
+            return estimate.positions
+        fitted = np.setdiff1d(np.arange(len(estimate.positions) + len(self.indices)), self.indices)
+        positions = np.concatenate([estimate.positions, self.places(estimate, refine).positions])
+        return positions[np.argsort(np.concatenate([fitted, self.indices]))]
+
     def score(self, estimate: Estimate, refine: Refine) -> np.ndarray:
         """Return the deviance per pixel of each pattern, ``(J,)``."""
         own = 2 * refine.positions + refine.flux + 2 * refine.probe_variation * len(estimate.opr_modes)
@@ -79,7 +88,7 @@ def hold_out(
     if not is_sparse(data, sparse, few):
         split = split_patterns(data.positions, max(1, round(share * count)), [seed, 6])
         kept, out = (replace(whole, data=data.subset(part, 1)) for part in split)
-        return kept, HoldOut(out)
+        return kept, HoldOut(out, indices=split[1])
     rng, amplitudes = np.random.default_rng([seed, 6]), data.amplitudes[:].astype(float)
     if whole.noise == "poisson":
         counts = np.rint(np.square(amplitudes / whole.unit)).astype(np.int64)

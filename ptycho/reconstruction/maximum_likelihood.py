@@ -116,7 +116,9 @@ def solve(
         if coarse is not None:
             start, stages = coarse, TO_THE_END
     elif len(selection.noise.data.positions) == len(data.positions):  # the core is the whole scan
-        start = replace(start, object=beam.object / np.float32(np.sqrt(kept_share)))
+        positions = selection.holdout.all_positions(beam, selection.refine)
+        image = beam.object / np.float32(np.sqrt(kept_share))
+        start = replace(start, object=image, positions=positions)
     else:
         start = _from_constant(selection, objective, start)
     if (count := beam.slices) > start.slices:

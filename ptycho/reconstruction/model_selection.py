@@ -157,18 +157,19 @@ def _try_probe(selection: Selection) -> None:
 
 
 def _try_affine_part(selection: Selection, what: str = "position model") -> None:
-    """Refine the affine part of the position corrections, too, under a known probe in a far field.
+    """Refine the affine part of the position corrections, too, in a far field.
 
-    Random errors of few positions have such a part. A probe that is refined could make up for it.
+    Random errors of few positions have such a part, and so has a drift: without it, a fit of the rest ends
+    far from the right positions. Refused under a beam that explained clearly less, it is tried again.
     """
-    known = selection.refine.positions and not selection.refine.probe
-    decided = any(finding.what == what for finding in selection.decisions)
-    if not known or decided or selection.options.moves is not None or selection.kept.data.fresnel is not None:
+    limits, data, specified = selection.limits, selection.kept.data, selection.options.moves is not None
+    known = selection.moves == "affine_and_independent" or not _was_hidden(selection, what, never=np.inf)
+    if not selection.refine.positions or known or specified or data.fresnel is not None:
         return
-    values = ("affine and independent", "independent")
-    selection.try_model(
-        what, selection.estimate, selection.refine, None, values, moves="affine_and_independent"
-    )
+    selection.forget(what)
+    values, model = ("affine and independent", "independent"), "affine_and_independent"
+    estimate, refine, steps = selection.estimate, selection.refine, limits.probe_steps
+    selection.try_model(what, estimate, refine, None, values, moves=model, steps=steps)
 
 
 def _try_modes(selection: Selection, beyond: int = 0) -> None:
@@ -338,10 +339,17 @@ def _try_again(selection: Selection) -> None:
     refined: a fit of positions before that of the modes may end at a place from which it does not return.
     """
     for part in ("positions", "flux"):
-        hidden = selection.refused.get(part, -np.inf) > selection.deviance + selection.limits.again
-        if hidden and not getattr(selection.refine, part):
+        if _was_hidden(selection, part) and not getattr(selection.refine, part):
             selection.forget(part)
             _try_part(part)(selection)
+
+
+def _was_hidden(selection: Selection, what: str, never: float = -np.inf) -> bool:
+    """Return whether a hypothesis was refused under a beam that explained clearly less.
+
+    ``never``: the mean log-deviance of what was never tried.
+    """
+    return selection.refused.get(what, never) > selection.deviance + selection.limits.again
 
 
 def _try_nominal(selection: Selection) -> None:

@@ -168,6 +168,17 @@ def test_patterns_held_out_find_their_own_places(scans):
     np.testing.assert_allclose(holdout.score(estimate, refine), expected / N**2, rtol=1e-5)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_positions_come_in_the_order_of_the_scan(scans, kind):
+    scan, whole, kept, holdout = split(scans, kind)
+    nominal, fitted = whole.data.positions, kept.data.positions
+    estimate = replace(scan.estimate(whole.normalisation), positions=fitted + 0.25)
+    found = holdout.all_positions(estimate, Refine(False))
+    moved = (nominal[:, None] == fitted).all(axis=-1).any(axis=1)
+    assert moved.sum() == (58 if kind == "patterns" else len(nominal))
+    np.testing.assert_allclose(found, nominal + 0.25 * moved[:, None], rtol=1e-6)
+
+
 def test_the_flux_of_held_out_patterns_is_theirs_though_their_mean_is_another(scans):
     """Two patterns have 1.3 and 1.1 times the mean amplitude of the others."""
     scan, whole, _, holdout = split(scans, "patterns")
