@@ -22,7 +22,7 @@ from ptycho.reconstruction.scan_likelihood import Cache, ScanLikelihood, noise_u
 from ptycho.reconstruction.selection import ModelOptions, Selection, SelectionOptions, noise_ratio
 from ptycho.reconstruction.slice_selection import try_slices
 from ptycho.reconstruction.solver import FIT, OBJECT_ALONE, Fit, Objective, fit
-from ptycho.scan.comparison import CLEAR, compare_shares
+from ptycho.scan.comparison import CLEAR, DRIFT, REFINED, Rule, compare_shares
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
 from ptycho.scan.probe import pupil_of
@@ -156,20 +156,28 @@ def _try_probe(selection: Selection) -> None:
     selection.try_model("probe", start.estimate, refine, selection.options.probe, steps=limits.probe_steps)
 
 
-def _try_affine_part(selection: Selection, what: str = "position model") -> None:
+def _try_affine_part(selection: Selection, rule: Rule = REFINED, what: str = "position model") -> None:
     """Refine the affine part of the position corrections, too, in a far field.
 
     Random errors of few positions have such a part, and so has a drift: without it, a fit of the rest ends
-    far from the right positions. Refused under a beam that explained clearly less, it is tried again.
+    far from the right positions.
     """
-    limits, data, specified = selection.limits, selection.kept.data, selection.options.moves is not None
-    known = selection.moves == "affine_and_independent" or not _was_hidden(selection, what, never=np.inf)
-    if not selection.refine.positions or known or specified or data.fresnel is not None:
+    limits, specified = selection.limits, selection.options.moves is not None
+    known = specified or selection.moves == "affine_and_independent"
+    if not selection.refine.positions or known or selection.kept.data.fresnel is not None:
         return
     selection.forget(what)
     values, model = ("affine and independent", "independent"), "affine_and_independent"
     estimate, refine, steps = selection.estimate, selection.refine, limits.probe_steps
-    selection.try_model(what, estimate, refine, None, values, moves=model, steps=steps)
+    selection.try_model(what, estimate, refine, None, values, moves=model, steps=steps, rule=rule)
+
+
+def _try_drift(selection: Selection) -> None:
+    """Refine the affine part before the rest of the beam if it explains much, as in a drift.
+
+    A beam that lacks modes or a background lets it explain a little.
+    """
+    _try_affine_part(selection, DRIFT)
 
 
 def _try_modes(selection: Selection, beyond: int = 0) -> None:
@@ -339,17 +347,10 @@ def _try_again(selection: Selection) -> None:
     refined: a fit of positions before that of the modes may end at a place from which it does not return.
     """
     for part in ("positions", "flux"):
-        if _was_hidden(selection, part) and not getattr(selection.refine, part):
+        hidden = selection.refused.get(part, -np.inf) > selection.deviance + selection.limits.again
+        if hidden and not getattr(selection.refine, part):
             selection.forget(part)
             _try_part(part)(selection)
-
-
-def _was_hidden(selection: Selection, what: str, never: float = -np.inf) -> bool:
-    """Return whether a hypothesis was refused under a beam that explained clearly less.
-
-    ``never``: the mean log-deviance of what was never tried.
-    """
-    return selection.refused.get(what, never) > selection.deviance + selection.limits.again
 
 
 def _try_nominal(selection: Selection) -> None:
@@ -372,7 +373,7 @@ def _try_nominal(selection: Selection) -> None:
 HYPOTHESES = (
     _try_probe,
     _try_part("positions"),
-    _try_affine_part,
+    _try_drift,
     _try_part("flux"),
     try_slices,
     _try_modes,

@@ -18,7 +18,7 @@ from ptycho.reconstruction.prior import Prior, kind_of
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.solver import FIT, OBJECT_ALONE, Fit, Objective, fit
 from ptycho.reconstruction.trial import Trial
-from ptycho.scan.comparison import REFINED, Comparison, compare_shares
+from ptycho.scan.comparison import REFINED, Comparison, Rule, compare_shares
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
 from ptycho.scan.probe import ProbeSupport
@@ -257,12 +257,13 @@ class Selection:
         moves: str | None = None,
         within: float = -np.inf,
         steps: int | None = None,
+        rule: Rule = REFINED,
     ) -> None:
         """Try another model: it is taken if it is specified, or if it explains what is held out better.
 
         A ``simpler`` one is taken unless it explains that clearly worse. If it explains it worse at all, the
         part that it leaves out is to be tried again. ``within``: one is also taken if its mean log-deviance
-        stays below. ``steps``: of its fit, at most; None: those of the options.
+        stays below. ``steps``: of its fit, at most; None: those of the options. ``rule``: of what is better.
         """
         if specified is False:
             return
@@ -270,7 +271,7 @@ class Selection:
         scores = self.holdout.score(fitted.estimate, refine)
         gain = compare_shares(scores, self.scores)
         more_steps = self.last is not None and fitted.course[-1] >= self.last.reach
-        if specified is None and not simpler and gain.passes(REFINED) and (more_steps or self.last is None):
+        if specified is None and not simpler and gain.passes(rule) and (more_steps or self.last is None):
             # as many steps without it: that they were more explains nothing
             self.take(self.fit(self.estimate, self.refine, self.prior, len(fitted.course)), self.refine)
             gain = compare_shares(scores, self.scores)
@@ -278,7 +279,7 @@ class Selection:
         if simpler:
             taken = not Comparison(-gain.gain, gain.error).passes(REFINED)
         else:
-            taken = bool(specified or (gain.passes(REFINED) and apart))
+            taken = bool(specified or (gain.passes(rule) and apart))
         explains_little = not taken and self.deviance - gain.gain < within
         taken = taken or explains_little
         why = self.describe(gain, taken)

@@ -63,6 +63,10 @@ DIFFERENT = Rule(2.0)
 REFINED = Rule(2.0, 0.005)
 """Of a hypothesis that has more parameters: few patterns let a wrong flux explain a little of anything."""
 
+DRIFT = Rule(2.0, 0.05)
+"""Of an affine part of the positions while parts of the beam are missing: drifts of some pixels gain .4,
+right positions under partial coherence below .01 (measured)."""
+
 
 class Comparison(NamedTuple):
     """Mean gain of one state over another, and its standard error."""
