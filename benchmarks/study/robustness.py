@@ -25,7 +25,7 @@ from ptycho.config import ITERATIVE, ConfigError, ScanRunConfig, check
 from ptycho.config.mapping import to_dataclass
 from ptycho.evaluation.alignment import probe_error
 from ptycho.files.npz import read_all
-from ptycho.reconstruction.lsqml import available
+from ptycho.reconstruction.lsqml import check_available
 from ptycho.run import names
 from ptycho.simulation.truth import read_truth
 from workflows.convert.simulate_scan import SimulateConfig
@@ -111,8 +111,10 @@ class Robustness:
                 assert isinstance(config, ScanRunConfig)
                 pythons |= {config.iterative.python} if ITERATIVE in config.models else set()
         for python in pythons:
-            if missing := available(python):
-                raise ConfigError(f"{missing}; or leave it out: run+=models=[pinn]")
+            try:
+                check_available(python)
+            except ConfigError as error:
+                raise ConfigError(f"{error}; or leave it out: run+=models=[pinn]") from None
 
     def measure(self, cell: Cell, store: Store) -> dict[str, Any]:
         folder, again = store.path / cell.name, "overwrite=true"

@@ -21,7 +21,7 @@ from benchmarks.study.zero_shot_report import Row, write
 from ptycho.config import ConfigError, check
 from ptycho.config.pretrain_config import MaterialsConfig
 from ptycho.quiet_start import require_tensorflow, start_tensorflow
-from ptycho.reconstruction.lsqml import available
+from ptycho.reconstruction.lsqml import check_available
 from ptycho.run.network import StoredNetwork, read_network
 from ptycho.run.stored_run import run_folder
 from ptycho_pretrain.kind_scans import KindScan
@@ -171,8 +171,11 @@ class ZeroShot:
     def check_due(self, due: Sequence[MethodCell]) -> None:
         """Check that Keras uses TensorFlow, and that the specified Python has pty-chi."""
         require_tensorflow(os.environ)
-        if any(cell.method == LSQML for cell in due) and (missing := available(self.ptychi)):
-            raise ConfigError(f"ptychi: {missing}")
+        if any(cell.method == LSQML for cell in due):
+            try:
+                check_available(self.ptychi)
+            except ConfigError as error:
+                raise ConfigError(f"ptychi: {error}") from None
 
     def measure(self, cell: MethodCell, store: Store) -> dict[str, Any]:
         """Return the scores of a method; store its aligned object, truth and probe."""
