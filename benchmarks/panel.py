@@ -53,6 +53,7 @@ from benchmarks.study import framework
 from ptycho.config import LsqmlConfig
 from ptycho.evaluation.alignment import in_frame
 from ptycho.evaluation.metrics import align, relative_error
+from ptycho.preparation.start import OUTLIERS
 from ptycho.reconstruction import lsqml
 from ptycho.reconstruction.estimate import Estimate
 from ptycho.reconstruction.maximum_likelihood import solve
@@ -316,13 +317,17 @@ def run_command(cell: Cell) -> dict[str, object]:
     began = time.perf_counter()
     result = ptycho.reconstruct(scan, progress=False, half_scans=False, error_map=False, **known)
     seconds = time.perf_counter() - began
-    shift, side = np.median(result.beam.positions - data.positions, axis=0), len(truth)
+    found = {one.what: one.value for one in (*result.findings, *result.decisions)}
+    dropped = json.loads(found.get(OUTLIERS, "data.drop=[]").partition("=")[2])
+    positions, side = np.delete(data.positions, dropped, axis=0), len(truth)
+    shift = np.median(result.beam.positions - positions, axis=0)
     start = np.rint(shift).astype(int) + side  # of the truth's array on the padded object
     image = cut_windows(np.pad(result.object, side), start[None], side)[0]
     return {
         "command": error_of(image, truth, data.beam, probe),
         "command_s": seconds,
         "flags": result.scores["flags"],
+        "dropped": dropped,
     }
 
 
