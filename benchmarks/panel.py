@@ -15,7 +15,8 @@ Objects: photographs and textures of scikit-image (amplitude .6 to 1 from one, p
 another); leaves, which are overlapping disks with sharp edges and absorption proportional to the phase; and
 relief, elevation data of Matplotlib as a smooth thickness. Probes: a defocused zone plate, a defocused round
 lens, an aberrated electron lens. A pattern is |F(P·O)|² by NumPy. Where positions are not whole pixels, the
-object is shifted by a quintic spline. Counts are Poisson.
+object is shifted by a quintic spline. Counts are Poisson. ``drift``: positions that drift smoothly by some
+pixels, and a probe out of focus; ``frames``: one pattern in thirty is that of another position.
 
 Each cell has a row: relative complex error |A − T| / |T − mean T| after one complex scale, one phase plane
 and one sub-pixel shift, and seconds. The columns are the likelihood alone; the edge-preserving regulariser
@@ -53,7 +54,6 @@ from benchmarks.study import framework
 from ptycho.config import LsqmlConfig
 from ptycho.evaluation.alignment import in_frame
 from ptycho.evaluation.metrics import align, relative_error
-from ptycho.preparation.start import OUTLIERS
 from ptycho.reconstruction import lsqml
 from ptycho.reconstruction.estimate import Estimate
 from ptycho.reconstruction.maximum_likelihood import solve
@@ -317,17 +317,15 @@ def run_command(cell: Cell) -> dict[str, object]:
     began = time.perf_counter()
     result = ptycho.reconstruct(scan, progress=False, half_scans=False, error_map=False, **known)
     seconds = time.perf_counter() - began
-    found = {one.what: one.value for one in (*result.findings, *result.decisions)}
-    dropped = json.loads(found.get(OUTLIERS, "data.drop=[]").partition("=")[2])
-    positions, side = np.delete(data.positions, dropped, axis=0), len(truth)
-    shift = np.median(result.beam.positions - positions, axis=0)
+    frames, side = result.prepared.scan.frames, len(truth)  # without those that were dropped
+    shift = np.median(result.beam.positions - data.positions[frames], axis=0)
     start = np.rint(shift).astype(int) + side  # of the truth's array on the padded object
     image = cut_windows(np.pad(result.object, side), start[None], side)[0]
     return {
         "command": error_of(image, truth, data.beam, probe),
         "command_s": seconds,
         "flags": result.scores["flags"],
-        "dropped": dropped,
+        "dropped": np.setdiff1d(np.arange(len(data.positions)), frames).tolist(),
     }
 
 

@@ -15,7 +15,7 @@ import yaml
 from pydantic_core import PydanticUndefined
 
 from ptycho.config import GENERATORS, MEASURED_PROBES, PROBES, Imperfections, StitchConfig
-from ptycho.config.mapping import default_of, in_order, yaml_lines, yaml_value
+from ptycho.config.mapping import default_of, ordered_fields, yaml_lines, yaml_value
 from ptycho.config.messages import allowed, sections_of
 from ptycho.config.schema import LEVELS, level_of
 from ptycho.evaluation.trust import FLAGS
@@ -119,7 +119,7 @@ def row(cells: list[str]) -> str:
 
 def sections_text(cls: type, described: dict[type, str], prefix: str) -> Iterator[str]:
     """The sections of a schema, with those in them."""
-    for name, field in in_order(cls):
+    for name, field in ordered_fields(cls):
         for kind, section in sections_of(field.annotation).items():
             title = f"{prefix}{name}" + (f"={kind}" if kind else "")
             if section in described:
@@ -134,7 +134,9 @@ def sections_text(cls: type, described: dict[type, str], prefix: str) -> Iterato
 
 def table(cls: type) -> Iterator[str]:
     """The keys of a section that are no sections, a row each."""
-    single = (entry for entry in in_order(cls) if entry[0] != "kind" and not sections_of(entry[1].annotation))
+    single = (
+        entry for entry in ordered_fields(cls) if entry[0] != "kind" and not sections_of(entry[1].annotation)
+    )
     rows = sorted(single, key=lambda entry: level_of(entry[1]))
     graded = bool(rows) and level_of(rows[0][1]) < level_of(rows[-1][1])
     if rows:

@@ -1,4 +1,6 @@
-"""Estimate the probe of a scan whose file has none: the one under which the patterns are explained best.
+"""Check the initial probe of a scan, estimate it, and compare a specified one with others.
+
+Where the file has none, it is the one under which the patterns are explained best.
 
 The modulus of its far field comes from the mean pattern, its phase from an optic with one number
 (:mod:`ptycho.scan.optics`). Every number in a sensible range is a trial; then object and probe of the best

@@ -29,11 +29,15 @@ from ptycho.scan.reconstruction import Reconstruction
 
 
 def reconstruct_and_assess(
-    method: str, scan: Scan, aligned: AlignedScan, context: RunContext, with_halves: bool
+    method: str,
+    scan: Scan,
+    aligned: AlignedScan,
+    context: RunContext,
+    with_halves: bool,
+    network: LoadedModel | None = None,
 ) -> Result:
     """Reconstruct an aligned scan and score it by the steps of the command line: a row of metrics.json."""
     config = aligned.config
-    network = load_model(config.run) if config.run else None
     prepared = prepare(scan.name, aligned)
     inputs, reconstructions = MethodInputs(config, context, network), dict[str, Reconstruction]()
     for name in (SOLVER, NETWORK) if method == NETWORK else (method,):

@@ -147,12 +147,14 @@ def reconstruct(
     from ptycho.align.aligned import RunContext
     from ptycho.align.cached import align
     from ptycho.api.methods import reconstruct_and_assess
+    from ptycho.run.loaded import load_model
 
     context = RunContext(
         scratch, timed=phases_for(on_event), bar=progress and shows_bars(), on_event=on_event, words=WORDS
     )
+    network = load_model(config.run) if config.run else None  # before the long work
     aligned = align(scan.geometry, config, context)
-    return reconstruct_and_assess(method, scan, aligned, context, half_scans is not False)
+    return reconstruct_and_assess(method, scan, aligned, context, half_scans is not False, network)
 
 
 def shows_bars() -> bool:

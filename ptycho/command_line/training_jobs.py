@@ -30,7 +30,14 @@ from ptycho.files.lock import BusyError, is_locked, locked
 from ptycho.installed import PAGES, remedy
 from ptycho.preparation.start import product_file
 from ptycho.quiet_start import require_tensorflow, start_tensorflow
-from ptycho.report.entries import LAST, MARKDOWN, MEASURED, check_table, override_cells, write_table
+from ptycho.report.entries import (
+    LAST_COLUMNS,
+    MARKDOWN,
+    MEASURED_COLUMNS,
+    check_table,
+    override_cells,
+    write_table,
+)
 from ptycho.run.folder import RunFolder, check_free, check_writable, config_text, kept_aside
 from ptycho.run.names import CONFIG, REPORT
 from ptycho.run.record import check_files, check_links, damaged
@@ -141,7 +148,9 @@ def row_of(run: Path) -> dict[str, str]:
     from ptycho.report.wording import score_text
 
     cells = Entry("", gather(run)).cells
-    return {name: score_text(value) for name, value in cells.items() if name in (*MEASURED, *LAST)}
+    return {
+        name: score_text(value) for name, value in cells.items() if name in (*MEASURED_COLUMNS, *LAST_COLUMNS)
+    }
 
 
 class Progress:

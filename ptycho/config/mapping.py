@@ -96,12 +96,12 @@ def programs_in(settings: DataclassInstance) -> dict[str, str]:
 def yaml_lines(
     cls: type, values: Any, left_out: Collection[str] = (), indent: str = "", level: int = len(LEVELS)
 ) -> Iterator[str]:
-    """The keys of a section up to a level, a line each; the values of ``values``, or else the defaults."""
-    for name, field in in_order(cls):
+    """Yield the keys of a section up to a level, a line each, with ``values``, or else the defaults."""
+    for name, field in ordered_fields(cls):
         if name in left_out:
             continue
         value = getattr(values, name) if values is not None else default_of(field)
-        text = comment(field)
+        text = comment_of(field)
         section = type(value) if is_dataclass(value) else inner_section(field)
         if section and value is not None:
             inner = None if value is PydanticUndefined or field.default_factory else value
@@ -115,8 +115,8 @@ def yaml_lines(
             yield from (f"{'':<{COLUMN}}# {rest}\n" for rest in more)
 
 
-def in_order(cls: type) -> list[tuple[str, FieldInfo]]:
-    """The kind first, then what the class has of its own, then what it has from others; sections last."""
+def ordered_fields(cls: type) -> list[tuple[str, FieldInfo]]:
+    """Return the fields: the kind, those of the class itself, those of its bases; sections come last."""
     fields = fields_of(cls)
     own = [name for base in cls.__mro__ for name in inspect.get_annotations(base) if name in fields]
     names = dict.fromkeys([*({"kind"} & set(fields)), *own])
@@ -124,7 +124,7 @@ def in_order(cls: type) -> list[tuple[str, FieldInfo]]:
 
 
 def inner_section(field: FieldInfo) -> type | None:
-    """The class of a section whose keys stand in the same file; None for a group and for a single value."""
+    """Return the class of a section whose keys stand in the same file; None: a group, or one value."""
     kinds = sections_of(field.annotation)
     single = len(kinds) == 1 and "Mapping" not in str(field.annotation)
     return next(iter(kinds.values())) if single else None
@@ -134,7 +134,7 @@ def default_of(field: FieldInfo) -> Any:
     return field.default_factory() if field.default_factory else field.default  # type: ignore[call-arg]
 
 
-def comment(field: FieldInfo) -> str:
+def comment_of(field: FieldInfo) -> str:
     choices = choices_of(field.annotation)
     words = " | ".join(map(str, choices)) if len(choices) > 1 else ""
     return "; ".join(filter(None, [words, field.description]))

@@ -8,7 +8,8 @@ in ``conf/<group>/`` (then ``python scripts/write_conf.py``), and an entry in th
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Literal, get_args
+from collections.abc import Collection, Mapping
+from typing import Any, ClassVar, Literal, get_args
 
 from ptycho.config.messages import ConfigError, check, fields_of, show
 from ptycho.config.own_code import check_import_path
@@ -331,3 +332,10 @@ NETWORK = "pinn"
 MODELS = (NETWORK, "baseline")  # networks
 NAMED = {"unrolled": UnrolledModel, "unet": UNetModel, "fno": FourierModel}  # PINNs of these generators
 ITERATIVE = "lsqml"  # beside them: needs no training
+BEST = ("solver", "refined", "pinn", "lsqml", "baseline")  # where a run does not say
+
+
+def product_of(metrics: Mapping[str, Any], held: Collection[str]) -> str:
+    """Return the product among the reconstructions that are ``held``, by a scan's scores; empty: none."""
+    named = metrics.get("product")
+    return str(named) if named in held else next((name for name in BEST if name in held), "")

@@ -1,4 +1,4 @@
-"""Files that are either complete or absent, and the hash by which they are known."""
+"""Files that are either complete or absent, and the hashes by which they and their arrays are known."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import contextlib
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import IO
+
+import numpy as np
 
 TEMPORARY = re.compile(r"\..+\.\d+\.tmp")  # a name, the number of a process
 
@@ -69,3 +71,36 @@ def sha256(path: Path) -> str:
     """Return the SHA-256 of a file's bytes, in hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def write_verified(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Write arrays as an NPZ file with their digest, ``sha256``. WriteError: it cannot be written."""
+    whole = {**arrays, "sha256": np.asarray(digest(arrays))}
+    write_atomically(path, lambda file: np.savez(file, allow_pickle=False, **whole))
+
+
+def read_verified(path: Path) -> dict[str, np.ndarray]:
+    """Return the arrays that :func:`write_verified` has written; an exception of any kind: it is damaged."""
+    with np.load(path, allow_pickle=False) as archive:
+        arrays = {name: archive[name] for name in archive.files}
+    if str(arrays.pop("sha256")) != digest(arrays):
+        raise ValueError("its checksum is wrong")
+    return arrays
+
+
+def digest(arrays: Mapping[str, np.ndarray]) -> str:
+    """Return the SHA-256 over names, dtypes, shapes and bytes of arrays, in the order of their names."""
+    sha = hashlib.sha256()
+    for name in sorted(arrays):
+        array = np.asarray(arrays[name])
+        sha.update(f"{name} {array.dtype.str} {array.shape};".encode())
+        sha.update(array.tobytes())
+    return sha.hexdigest()
+
+
+def remove_files(folder: Path, pattern: str) -> None:
+    """Remove the files of a folder that fit a pattern, and the folder, if nothing else is in it."""
+    with contextlib.suppress(OSError):
+        for path in folder.glob(pattern):
+            path.unlink()
+        folder.rmdir()

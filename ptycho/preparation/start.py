@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ import numpy as np
 
 from ptycho.config import ConfigError
 from ptycho.config.data import DataConfig
+from ptycho.config.sections import product_of
 from ptycho.files.reading import FileError, parse_json, read_json
 from ptycho.preparation.geometry import resampled_probe
 from ptycho.preparation.prepare import ScanGeometry
@@ -24,7 +25,6 @@ from ptycho.scan.probe import interpolated
 
 PRODUCT, SOLVER = "product.h5", "solver: "
 METRICS, RECONS = "metrics.json", "recons"
-BEST = ("solver", "refined", "pinn", "lsqml", "baseline")  # where a run does not say
 # findings whose values are keys, as typed
 ORIENTED, FRAME_OFFSET, FINER_PIXELS = "orientation", "frame offset", "finer object pixels"
 OUTLIERS = "outliers dropped"
@@ -100,12 +100,6 @@ def read_start(path: str, scan: ScanGeometry) -> Start:
 def product_file(path: str) -> Path:
     """Return the product of a run's folder, or the file itself."""
     return Path(path) / PRODUCT if Path(path).is_dir() else Path(path)
-
-
-def product_of(metrics: Mapping[str, Any], held: Collection[str]) -> str:
-    """Return the product among the reconstructions that are ``held``, by a scan's scores; empty: none."""
-    named = metrics.get("product")
-    return str(named) if named in held else next((name for name in BEST if name in held), "")
 
 
 def find_product(run: Path) -> tuple[str, Path] | None:

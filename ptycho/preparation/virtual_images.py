@@ -15,6 +15,7 @@ import numpy as np
 from ptycho.preparation.marks import blocks_of
 from ptycho.preparation.prepare import ScanGeometry
 from ptycho.readers.patterns import spread
+from ptycho.scan.probe import centred_axes, radius
 
 
 def raster_of(positions: np.ndarray) -> tuple[int, int] | None:
@@ -43,14 +44,14 @@ def virtual_images(
     shape = raster_of(scan.positions)
     if shape is None or scan.near_field is not None or len(scan.frames) * scan.N**2 > most_pixels:
         return None
-    axis = np.arange(scan.N) - scan.N // 2
+    row, column = centred_axes(scan.N)
     sums = [np.zeros(len(scan.frames)) for _ in range(4)]
     good = scan.detector.good_pixels
     mean = np.square(scan.patterns(spread(len(scan.frames), sampled))).mean(axis=0)
-    radius = np.sqrt(np.count_nonzero(mean > disk * np.percentile(mean, 99.5)) / np.pi)
-    far = np.hypot(axis[:, None], axis)
-    inside, outside = good & (far < inner * radius), good & (far > outer * radius)
-    weights = np.stack([inside, outside, good, good * axis[:, None], good * axis], axis=-1).astype(np.float32)
+    disk_radius = np.sqrt(np.count_nonzero(mean > disk * np.percentile(mean, 99.5)) / np.pi)
+    far = radius(scan.N)
+    inside, outside = good & (far < inner * disk_radius), good & (far > outer * disk_radius)
+    weights = np.stack([inside, outside, good, good * row, good * column], axis=-1).astype(np.float32)
     for part in blocks_of(scan.raw, len(scan.frames)):
         intensity = np.square(scan.patterns(part)).reshape(-1, scan.N**2)
         sums[0][part], sums[1][part], total, *sides = (intensity @ weights.reshape(-1, 5)).T

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ptycho.progress import Advance, silent
+from ptycho.reconstruction.background import first_background
 from ptycho.reconstruction.blocks import (
     FROM_DIFFERENCE_MAP,
     FROM_NOTHING,
@@ -25,7 +26,7 @@ from ptycho.reconstruction.blocks import (
     multiresolution_start,
 )
 from ptycho.reconstruction.estimate import Estimate, Refine
-from ptycho.reconstruction.model_selection import first_background, first_noise, select_model
+from ptycho.reconstruction.model_selection import first_noise, select_model
 from ptycho.reconstruction.prior import Prior
 from ptycho.reconstruction.probe_variation import weigh_variation
 from ptycho.reconstruction.regulariser_selection import Regularisation, select_regulariser
@@ -148,7 +149,7 @@ def _go_on(
     if noise.data.between is not None and (options.slices or 1) > 1:
         start = replace(start, object=root_of(warm_start.object, options.slices or 1))
     if warm_start.refine.background:  # no product holds it
-        start = replace(start, background=first_background(noise, start, options.selection))
+        start = replace(start, background=first_background(noise, start))
     kept = np.s_[: options.probe_variation]
     start = start.varied_by(start.opr_modes[kept], start.opr_weights[:, kept])
     last = _finish(objective, start, warm_start.refine, options.steps, watch, blockwise, TO_THE_END)

@@ -3,7 +3,8 @@
 The core is a set of neighbouring patterns in the middle of the scan. The object is fitted with the initial
 beam: large patterns are downsampled first, and a sparse scan starts from a constant and the difference map.
 Then the :data:`HYPOTHESES` are tried, the simplest first. Each is kept if the held-out patterns (or photons)
-are explained better by the rule ``REFINED``. The regulariser follows (:mod:`~.regulariser_selection`).
+are explained better by its rule (:mod:`ptycho.scan.comparison`). The regulariser follows
+(:mod:`~.regulariser_selection`).
 """
 
 from __future__ import annotations
@@ -13,19 +14,22 @@ from dataclasses import replace
 
 import numpy as np
 
+from ptycho.reconstruction.background import first_background
 from ptycho.reconstruction.blocks import multiresolution_start
 from ptycho.reconstruction.difference_map import difference_map
 from ptycho.reconstruction.estimate import Estimate, more_modes
 from ptycho.reconstruction.holdout import hold_out, is_sparse
 from ptycho.reconstruction.probe_variation import add_variation
 from ptycho.reconstruction.scan_likelihood import Cache, ScanLikelihood, noise_unit
-from ptycho.reconstruction.selection import ModelOptions, Selection, SelectionOptions, noise_ratio
+from ptycho.reconstruction.selection import ModelOptions, Selection, noise_ratio
 from ptycho.reconstruction.slice_selection import try_slices
 from ptycho.reconstruction.solver import FIT, OBJECT_ALONE, Fit, Objective, fit
 from ptycho.scan.comparison import CLEAR, DRIFT, REFINED, Rule, compare_shares
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
 from ptycho.scan.probe import pupil_of
+
+POSITION_MODEL = "position model"  # what a decision is about
 
 
 def select_model(
@@ -156,20 +160,20 @@ def _try_probe(selection: Selection) -> None:
     selection.try_model("probe", start.estimate, refine, selection.options.probe, steps=limits.probe_steps)
 
 
-def _try_affine_part(selection: Selection, rule: Rule = REFINED, what: str = "position model") -> None:
+def _try_affine_part(selection: Selection, rule: Rule = REFINED) -> None:
     """Refine the affine part of the position corrections, too, in a far field.
 
     Random errors of few positions have such a part, and so has a drift: without it, a fit of the rest ends
     far from the right positions.
     """
     limits, specified = selection.limits, selection.options.moves is not None
-    known = specified or selection.moves == "affine_and_independent"
-    if not selection.refine.positions or known or selection.kept.data.fresnel is not None:
+    settled = specified or selection.moves == "affine_and_independent"
+    if not selection.refine.positions or settled or selection.kept.data.fresnel is not None:
         return
-    selection.forget(what)
+    selection.forget(POSITION_MODEL)
     values, model = ("affine and independent", "independent"), "affine_and_independent"
     estimate, refine, steps = selection.estimate, selection.refine, limits.probe_steps
-    selection.try_model(what, estimate, refine, None, values, moves=model, steps=steps, rule=rule)
+    selection.try_model(POSITION_MODEL, estimate, refine, None, values, moves=model, steps=steps, rule=rule)
 
 
 def _try_drift(selection: Selection) -> None:
@@ -200,7 +204,7 @@ def _try_modes(selection: Selection, beyond: int = 0) -> None:
 
 def _try_background(selection: Selection) -> None:
     if selection.options.background is not False:
-        background = first_background(selection.kept, selection.estimate, selection.limits)
+        background = first_background(selection.kept, selection.estimate)
         start = replace(selection.estimate, background=background)
         refine = replace(selection.refine, background=True)
         selection.try_model("background", start, refine, selection.options.background)
@@ -368,6 +372,9 @@ def _try_nominal(selection: Selection) -> None:
             start = replace(selection.estimate, **{part: values})
             refine = replace(selection.refine, **{part: False})
             selection.try_model(part, start, refine, None, ("not refined", "refined"), simpler=True)
+    if not selection.refine.positions:  # with which their model goes
+        selection.forget(POSITION_MODEL)
+        selection.moves = options.moves or "independent"
 
 
 HYPOTHESES = (
@@ -389,21 +396,3 @@ HYPOTHESES = (
     _try_pupil,
 )
 """What is tried, in order; a new one is an entry."""
-
-
-def first_background(likelihood: ScanLikelihood, estimate: Estimate, limits: SelectionOptions) -> np.ndarray:
-    """Return ``(N, N)`` where the search for a background starts: dark pixels, then expectation maximisation.
-
-    b ← b ⟨n/λ⟩ for each pixel, which never makes the likelihood worse. Normalised.
-    """
-    data, f = likelihood.data, likelihood.normalisation
-    statistics, good = data.amplitudes.statistics, data.good
-    mean = statistics.mean_intensity.mean(where=True if good is None else good)
-    dark = statistics.darkest(good, limits.darkest) + 1e-6 * mean
-    background = np.full((data.N, data.N), f**2 * dark, np.float32)
-    for _ in range(limits.background_steps):
-        there = replace(estimate, background=background)
-        slope = likelihood.evaluate(there, ("background",)).gradients["background"]
-        excess = slope * np.float32(likelihood.photon**2) / len(estimate.positions)  # 1 − ⟨n/λ⟩
-        background = background * (1 - np.minimum(excess, 0.9))
-    return background

@@ -38,7 +38,7 @@ class SelectionOptions:
     least: int = 36  # then so many patterns
     first_steps: int = 120  # of the first fit, from a constant,
     steps: int = 60  # and of the others, at most,
-    probe_steps: int = 200  # but for that of the probe;
+    probe_steps: int = 200  # but for those of the probe and of the affine part of positions;
     early_steps: int = 10  # of the object alone, before the probe is refined with it,
     start_steps: int = 40  # of either start of that fit,
     clearly_lower: float = 0.85  # share of the other's objective below which this start is taken
@@ -57,8 +57,6 @@ class SelectionOptions:
     # probes that vary, .12 of an object finer than its pixels)
     variation_share: float = 0.15
     background_excess: float = 5.0  # times what an uncertain object alone would give: a background
-    darkest: float = 0.02  # share of the pixels whose mean intensity is the start of a background,
-    background_steps: int = 8  # of expectation maximisation from there
     noise_rounds: int = 8  # until the noise of amplitudes changes
     same_noise: float = 0.03  # by a smaller share
     again: float = 0.1  # fall of the log-deviance from which refused parts of the beam are tried again

@@ -24,9 +24,9 @@ from ptycho.run.record import read_record
 
 CSV, MARKDOWN = "scans.csv", "scans.md"
 SCORES = ("r_factor", "r_free", "deviance_holdout", "frc_nm", "flags")
-MEASURED = ("patterns", "N", "pixel_nm", "product", *SCORES)
-FIRST, LAST = ("scan", "state"), ("seconds", "folder", "error")
-COLUMNS = (*FIRST, *MEASURED, *LAST)
+MEASURED_COLUMNS = ("patterns", "N", "pixel_nm", "product", *SCORES)
+FIRST_COLUMNS, LAST_COLUMNS = ("scan", "state"), ("seconds", "folder", "error")
+COLUMNS = (*FIRST_COLUMNS, *MEASURED_COLUMNS, *LAST_COLUMNS)
 NO_COLUMN = ("data.file", "output_dir", "overwrite")  # of the overrides: scan and folder tell them
 
 
@@ -222,7 +222,7 @@ def write_table(folder: Path, rows: Sequence[Mapping[str, Any]]) -> str:
     ``rows``: cells by column; those that are not of :data:`COLUMNS` are overrides, and stand after the first.
     """
     own = dict.fromkeys(key for row in rows for key in row if key not in COLUMNS)
-    columns = (*FIRST, *own, *MEASURED, *LAST)
+    columns = (*FIRST_COLUMNS, *own, *MEASURED_COLUMNS, *LAST_COLUMNS)
     cells = [{key: str(row.get(key, "")) for key in columns} for row in rows]
     texts = {CSV: csv_text(cells), MARKDOWN: markdown(columns, cells)}
     for name, text in texts.items():
@@ -250,7 +250,7 @@ def check_table(folder: Path) -> None:
             continue
         except (OSError, ValueError):
             head = ""
-        if not all(column in head for column in (*FIRST, *LAST)):
+        if not all(column in head for column in (*FIRST_COLUMNS, *LAST_COLUMNS)):
             raise ConfigError(
                 f"output_dir={folder}: holds {name}, which is no table of this program and nothing replaces; "
                 "move it away, or choose another folder"

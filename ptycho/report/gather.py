@@ -21,11 +21,10 @@ import numpy as np
 from ptycho.config import ConfigError
 from ptycho.config.mapping import flat, to_mapping
 from ptycho.config.messages import show
-from ptycho.config.sections import NAMED
+from ptycho.config.sections import NAMED, product_of
 from ptycho.files.lock import is_locked
 from ptycho.files.npz import NpzFile, read_all
 from ptycho.files.reading import FileError, read_json, read_yaml, shown
-from ptycho.preparation.start import product_of
 from ptycho.run import names
 from ptycho.run.record import own_files
 from ptycho.run.stored_run import read_job

@@ -9,7 +9,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,16 @@ from matplotlib.figure import Figure
 
 from ptycho.config import ConfigError
 from ptycho.config.mapping import to_mapping
-from ptycho.files.atomic import WriteError, open_new, remove_temporary, sha256, write_atomically
+from ptycho.files.atomic import (
+    WriteError,
+    open_new,
+    read_verified,
+    remove_files,
+    remove_temporary,
+    sha256,
+    write_atomically,
+    write_verified,
+)
 from ptycho.files.lock import check_unlocked, unusable
 from ptycho.progress import EachWarningOnce, PlainFormatter, heartbeat, next_run
 from ptycho.run import names
@@ -222,3 +231,40 @@ def check_writable(path: Path) -> None:
         raise unusable(path, f"{nearest} is no folder")
     if not os.access(nearest, os.W_OK | os.X_OK):
         raise unusable(path, f"no permission in {nearest}")
+
+
+class FileCache:
+    """Results in a run's folder until it is done, a file for each: from these a stopped run continues.
+
+    ``least_seconds``: of a result that is no block's, to be stored.
+    """
+
+    def __init__(self, folder: Path, least_seconds: float = 1.0) -> None:
+        self.folder, self.least_seconds = folder, least_seconds
+
+    def get(self, name: str) -> dict[str, np.ndarray] | None:
+        """Return the arrays ``(…)`` of a result; None: it was not made, or its file is damaged."""
+        path = self._path(name)
+        if not path.is_file():
+            return None
+        try:
+            arrays = read_verified(path)
+        except Exception as error:  # a damaged archive raises whatever its bytes lead to
+            log.warning("%s: cannot be used (%s); it is computed again", path, error)
+            return None
+        log.info("%s: computed before, and not again", path.name)
+        return arrays
+
+    def put(self, name: str, arrays: Mapping[str, np.ndarray]) -> None:
+        """Store the ``arrays (…)`` of a result; where that fails, warn: the run goes on without."""
+        try:
+            write_verified(self._path(name), arrays)
+        except (WriteError, OSError) as error:
+            log.warning("a result was not stored, the run continues: %s", error)
+
+    def remove(self) -> None:
+        """Remove them all: the run is over and its results stored."""
+        remove_files(self.folder, "*-*.npz")
+
+    def _path(self, name: str) -> Path:
+        return self.folder / f"{name.replace(' ', '_')}.npz"

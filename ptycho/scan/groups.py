@@ -135,7 +135,7 @@ def halved(positions: np.ndarray, indices: np.ndarray, count: int) -> list[np.nd
     axis = int(np.argmax(np.ptp(positions[indices], axis=0)))
     order = indices[np.argsort(positions[indices, axis], kind="stable")]
     first = count // 2
-    cut = len(order) * first // count
+    cut = round(len(order) * first / count)
     return halved(positions, order[:cut], first) + halved(positions, order[cut:], count - first)
 
 

@@ -8,12 +8,10 @@ others. That is all that is needed to go on: the next step is step ``history.ste
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
 import json
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,7 +20,7 @@ import numpy as np
 
 from ptycho.config import ConfigError
 from ptycho.config.mapping import differences
-from ptycho.files.atomic import WriteError, write_atomically
+from ptycho.files.atomic import WriteError, read_verified, remove_files, write_verified
 from ptycho.files.reading import parse_json
 from ptycho.networks.layers import Arrays
 
@@ -181,73 +179,3 @@ def load(path: Path) -> tuple[Snapshot, dict[str, Any]]:
         group, _, path_in_group = name.partition("/")
         groups[group][path_in_group] = array
     return Snapshot(**groups, history=History(**meta["history"])), meta["config"]
-
-
-def write_verified(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write arrays as an NPZ file with their digest, ``sha256``. WriteError: it cannot be written."""
-    whole = {**arrays, "sha256": np.asarray(digest(arrays))}
-    write_atomically(path, lambda file: np.savez(file, allow_pickle=False, **whole))
-
-
-def read_verified(path: Path) -> Arrays:
-    """Return the arrays that :func:`write_verified` has written; an exception of any kind: it is damaged."""
-    with np.load(path, allow_pickle=False) as archive:
-        arrays = {name: archive[name] for name in archive.files}
-    if str(arrays.pop("sha256")) != digest(arrays):
-        raise ValueError("its checksum is wrong")
-    return arrays
-
-
-def digest(arrays: Mapping[str, np.ndarray]) -> str:
-    """Return the SHA-256 over names, dtypes, shapes and bytes of arrays, in the order of their names."""
-    sha = hashlib.sha256()
-    for name in sorted(arrays):
-        array = np.asarray(arrays[name])
-        sha.update(f"{name} {array.dtype.str} {array.shape};".encode())
-        sha.update(array.tobytes())
-    return sha.hexdigest()
-
-
-def remove_files(folder: Path, pattern: str) -> None:
-    """Remove the files of a folder that fit a pattern, and the folder, if nothing else is in it."""
-    with contextlib.suppress(OSError):
-        for path in folder.glob(pattern):
-            path.unlink()
-        folder.rmdir()
-
-
-class FileCache:
-    """Results in a run's folder until it is done, a file for each: from these a stopped run continues.
-
-    ``least_seconds``: of a result that is no block's, to be stored.
-    """
-
-    def __init__(self, folder: Path, least_seconds: float = 1.0) -> None:
-        self.folder, self.least_seconds = folder, least_seconds
-
-    def get(self, name: str) -> dict[str, np.ndarray] | None:
-        """Return the arrays ``(…)`` of a result; None: it was not made, or its file is damaged."""
-        path = self._path(name)
-        if not path.is_file():
-            return None
-        try:
-            arrays = read_verified(path)
-        except Exception as error:  # a damaged archive raises whatever its bytes lead to
-            log.warning("%s: cannot be used (%s); it is computed again", path, error)
-            return None
-        log.info("%s: computed before, and not again", path.name)
-        return arrays
-
-    def put(self, name: str, arrays: Mapping[str, np.ndarray]) -> None:
-        """Store the ``arrays (…)`` of a result; where that fails, warn: the run goes on without."""
-        try:
-            write_verified(self._path(name), arrays)
-        except (WriteError, OSError) as error:
-            log.warning("a result was not stored, the run continues: %s", error)
-
-    def remove(self) -> None:
-        """Remove them all: the run is over and its results stored."""
-        remove_files(self.folder, "*-*.npz")
-
-    def _path(self, name: str) -> Path:
-        return self.folder / f"{name.replace(' ', '_')}.npz"

@@ -14,8 +14,8 @@ from ptycho.align.cached import READING, align, reading_of
 from ptycho.align.geometry import Alternative
 from ptycho.config import ScanRunConfig
 from ptycho.config.data import DataConfig
+from ptycho.run.folder import FileCache
 from ptycho.scan.finding import Finding
-from ptycho.training.checkpoint import FileCache
 
 APPLIED = Finding("affine position correction", "a drift", "deviance × 0.5")
 KEPT = Finding.warning("another map", "scale_doubtful")

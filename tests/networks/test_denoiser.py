@@ -1,4 +1,4 @@
-"""The network of the learned prior: its symmetries, its reach, and its weights after a round trip."""
+"""The network of the learned prior: its symmetries, and its weights after a round trip."""
 
 from functools import partial
 

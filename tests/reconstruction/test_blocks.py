@@ -16,9 +16,9 @@ from ptycho.reconstruction.maximum_likelihood import solve
 from ptycho.reconstruction.prior import Prior
 from ptycho.reconstruction.selection import ModelOptions
 from ptycho.reconstruction.solver import OBJECT_ALONE, Fit, FitOptions, Objective, fit
+from ptycho.run.folder import FileCache
 from ptycho.scan.patterns import Patterns
 from ptycho.scan.probe import ProbeSupport
-from ptycho.training.checkpoint import FileCache
 
 MOST = 40  # patterns of a block's own
 

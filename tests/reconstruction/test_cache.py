@@ -11,7 +11,7 @@ from ptycho.reconstruction.blocks import Blockwise
 from ptycho.reconstruction.maximum_likelihood import solve
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit
-from ptycho.training.checkpoint import FileCache
+from ptycho.run.folder import FileCache
 
 
 @pytest.fixture(scope="module")

@@ -174,6 +174,7 @@ WRONG = [
     (lambda m: m.predict(P, batch_size=0), r"batch_size=0: must be an integer >= 1"),
     (lambda m: m.predict(P, batch_size=2.5), r"batch_size=2.5: must be an integer >= 1"),
     (lambda m: m.predict(P, photon_scale=0), r"photon_scale=0: must be a finite number > 0"),
+    (lambda m: m.predict(P, photon_scale=-1), r"photon_scale=-1: must be a finite number > 0"),
     (lambda m: m.predict(P, np.zeros((3, 2))), r"offsets has shape \(3, 2\); must be \(3, 4, 2\) or"),
     (lambda m: m.predict(P * 1j), r"patterns has dtype complex64; must be real amplitudes"),
     (lambda m: m.predict(0 * P), r"patterns=0 to 0: must be .* not all zero"),

@@ -68,13 +68,13 @@ def test_the_last_two_are_kept_and_the_newest_is_taken(checkpoints, folder):
     checkpoints.remove()
 
 
-def other_kernel(change):
-    """Return a function that changes a kernel in an archive, whose own checksums fit the change."""
+def other_kernel(change, name="weights/a/kernel"):
+    """Return a function that changes a kernel, or its name, in an archive whose own checksums fit."""
 
     def damage(data):
         with np.load(io.BytesIO(data)) as archive:
             arrays = dict(archive)
-        arrays["weights/a/kernel"] = change(arrays["weights/a/kernel"])
+        arrays[name] = change(arrays.pop("weights/a/kernel"))
         content = io.BytesIO()
         np.savez(content, **arrays)
         return content.getvalue()
@@ -86,6 +86,7 @@ DAMAGE = {
     "other numbers": other_kernel(lambda kernel: 2 * kernel),
     "another shape": other_kernel(lambda kernel: kernel.T),
     "another type": other_kernel(lambda kernel: kernel.view(np.int32)),
+    "another name": other_kernel(lambda kernel: kernel, "weights/a/kernel2"),
     "empty": lambda data: b"",
     "half": lambda data: data[: len(data) // 2],
     "text": lambda data: b"not an archive",

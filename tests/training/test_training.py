@@ -13,11 +13,11 @@ from helpers.datasets import single_patterns
 
 from conftest import small_run
 from ptycho.config import TrainConfig, UnrolledModel
+from ptycho.files.atomic import digest
 from ptycho.networks import build_baseline, build_pinn
 from ptycho.networks.layers import get_weights
 from ptycho.simulation.simulate import simulate
 from ptycho.training.callbacks import standard_callbacks
-from ptycho.training.checkpoint import digest
 from ptycho.training.competitors import geometry_of
 from ptycho.training.fitting import FitSettings, learning_rate_schedule, train
 from ptycho.training.loop import NonFiniteLossError

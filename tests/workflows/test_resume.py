@@ -19,11 +19,12 @@ from helpers.datasets import single_patterns
 
 from ptycho.command_line.config import resumed_config
 from ptycho.config import ConfigError, RunConfig, TrainConfig
+from ptycho.files.atomic import digest
 from ptycho.networks.layers import get_weights
 from ptycho.run.folder import RunFolder
 from ptycho.training import fitting
 from ptycho.training.callbacks import standard_callbacks
-from ptycho.training.checkpoint import Checkpoints, digest, load
+from ptycho.training.checkpoint import Checkpoints, load
 from ptycho.training.fitting import FitSettings, train
 from ptycho.training.interrupt import Stopped, StopRequest
 from ptycho.training.loop import NonFiniteLossError, Training

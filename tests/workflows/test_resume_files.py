@@ -21,7 +21,7 @@ def run(trained_run, tmp_path):
 
 def made(folder):
     """Return the files of a run that do not hold times of day."""
-    timed = ("run.log", "manifest.json", "model.json", "history.csv", "history.png", "report.html")
+    timed = ("run.log", "manifest.json", "model.json", "history.csv", "history.png")
     return {name: digest for name, digest in files(folder).items() if not name.endswith(timed)}
 
 

@@ -43,3 +43,4 @@ def test_a_network_named_by_a_generator_has_its_settings():
     assert wide.of("unet") == wide.of("pinn") == wide.of("baseline") == wide
     assert wide.of("fno") == replace(wide, model=FourierModel())
     assert wide.networks == wide.models
+    assert RunConfig().fixed_sizes("unet") == UNetModel.FIXED  # beside another model

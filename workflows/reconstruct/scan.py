@@ -26,7 +26,7 @@ from ptycho.methods.table import LSQML, METHODS, NETWORK, SOLVER, MethodInputs
 from ptycho.reconstruction.blocks import Executor, serial
 from ptycho.reconstruction.lsqml import LsqmlError
 from ptycho.run import names
-from ptycho.run.folder import RunFolder
+from ptycho.run.folder import FileCache, RunFolder
 from ptycho.run.loaded import LoadedModel, load_model
 from ptycho.run.network import read_network
 from ptycho.run.network_training import check_network_memory, describe_trainings, split_scan, train_network
@@ -36,7 +36,7 @@ from ptycho.run.stored_run import run_folder
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import findings_of, report, warnings_of
 from ptycho.scan.reconstruction import Reconstruction
-from ptycho.training.checkpoint import FileCache, History
+from ptycho.training.checkpoint import History
 from ptycho.training.competitors import training_geometry
 from ptycho.training.interrupt import StopRequest
 
@@ -61,7 +61,8 @@ def run(
         around = RunContext(folder.path, folder.timed, executor=executor or serial, cache=cache)
         log.info("%s: %s", config.data.paths, scan.raw.format)
         report(scan.decisions, log)
-        aligned, inputs = align(scan, config, around), MethodInputs(config, around)
+        aligned = align(scan, config, around)
+        inputs = MethodInputs(aligned.config, around)
         prepared = prepare(config.data.name, aligned)
         if config.nepochs and NETWORK in config.models:
             check_network_memory(NETWORK, config, training_geometry(prepared.whole, None))
