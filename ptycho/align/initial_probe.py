@@ -26,6 +26,7 @@ from ptycho.align.orientation import REVERSED
 from ptycho.config import OwnProbe
 from ptycho.evaluation.trust import ORIENTATION
 from ptycho.preparation.dataset import choose_probe, map_positions
+from ptycho.reconstruction.likelihood import noise_deviance
 from ptycho.reconstruction.scan_likelihood import side_by_side
 from ptycho.reconstruction.trial import Sample, Trial, TrialOptions, best_of, middle, place_anew
 from ptycho.scan.coarser import downsampled
@@ -49,8 +50,12 @@ class ProbeOptions:
     # by which another curvature, or another probe than the specified, is taken,
     another: Rule = Rule(2.0, 0.06)
     # and the specified probe with another curvature. Gains were .18 to 3.3 at 20 to 80 standard errors under
-    # wrong probes, below .12 for positions of a wrong scale (``benchmarks/position_map.py defocus``)
+    # wrong probes, below .12 for positions of a wrong scale (``benchmarks/position_map.py defocus``).
     defocus: Rule = Rule(10.0, 0.2)
+    # A faint object, or few photons, leave little to gain: then by this one, if held-out patterns are
+    # explained down to ``noise`` times what photon noise leaves.
+    faint: Rule = Rule(4.0, 0.01)
+    noise: float = 1.1
 
 
 OPTIONS = ProbeOptions()
@@ -206,14 +211,18 @@ def find_other_probe(data: Dataset, both_signs: bool = True) -> OtherProbe | Non
     step = coarse[1].hypothesis[1] - coarse[0].hypothesis[1]
     coarse += [search.try_number(name, optics[name], -own) for name in optics if name]
     best = best_of(coarse)
-    if not best.gain_over(as_it_is).passes(OPTIONS.another):
+    if not best.gain_over(as_it_is).passes(OPTIONS.faint):
         return None
     search = replace(search, options=replace(OPTIONS, steps=OPTIONS.closer_steps))
     name, number = best.hypothesis
     near = search.try_numbers(name, optics[name], number + step * np.arange(-1, 2))
     guess = search.refine(optics, search.try_closer(name, optics[name], near))
     refined = search.refine(optics, [as_it_is]).refined
-    if not guess.refined.clearly_better_than(refined, OPTIONS.defocus):
+    longer = search.try_number("", optics[""], own)
+    noise = noise_deviance(data.amplitudes.statistics.mean_intensity).mean() if data.counts else 0.0
+    explained = guess.refined.held_out.mean() < OPTIONS.noise * noise
+    faint = explained and all(guess.refined.gain_over(one).passes(OPTIONS.faint) for one in (refined, longer))
+    if not (faint or guess.refined.clearly_better_than(refined, OPTIONS.defocus)):
         return None
     better = guess.best.hypothesis[1]
     text = (

@@ -15,7 +15,7 @@ from scipy.spatial import cKDTree
 
 from ptycho.align.aligned import AlignedScan, RunContext
 from ptycho.align.position_jumps import JumpOptions
-from ptycho.align.registration import Registration
+from ptycho.align.registration import Registration, square
 from ptycho.preparation.dataset import at_positions
 from ptycho.preparation.start import OUTLIERS
 from ptycho.reconstruction.estimate import Refine
@@ -35,7 +35,8 @@ class OutlierOptions:
     suspected: float = 0.2  # share of its variation that a pattern leaves unexplained, to be predicted,
     unexplained: float = 0.5  # and to be an outlier, if it is predicted;
     times: float = 5.0  # either also so many times the median share,
-    spread: float = 8.0  # and so many median deviations above it
+    spread: float = 8.0  # and so many median deviations above it,
+    near: int = 3  # and if at no place within so many pixels of its position it is below ``suspected``
     covered: float = 0.9  # of its intensity on what the others illuminate, to be predicted
     most: float = 0.1  # of the patterns that may be outliers; of more the model is wrong
     flux: float = 0.25  # least difference of an unusual flux from one,
@@ -85,6 +86,9 @@ def find_outliers(
         middle = np.median(shares[others])
         scatter = np.median(np.abs(shares[others] - middle))
         wrong = ~(shares <= max(limit, options.times * middle, middle + options.spread * scatter))
+        for j in np.flatnonzero(wrong):  # unless it belongs near its position
+            _, share = registration.best_place(j, registration.moves[j] + square(options.near))
+            wrong[j] = not share <= options.suspected
         off = np.abs(flux - 1)
         unusual = ~wrong & (off > max(options.flux, options.unusual * np.median(off[others])))
         before, out = out, (wrong | unusual) & (predicted | out | (limit == options.suspected))

@@ -226,8 +226,8 @@ class Registration:
         """
         pattern, guesses = case
         own, alike, least = self.moves[pattern], self.options.alike, self.options.least
-        _, share = self._best(pattern, own + square(1))
-        near, lower = self._best(pattern, np.concatenate([move + square(2) for move in guesses]))
+        _, share = self.best_place(pattern, own + square(1))
+        near, lower = self.best_place(pattern, np.concatenate([move + square(2) for move in guesses]))
         if lower < share + alike and np.abs(near - own).max() >= least:
             own, share = near, lower
         there, lower = self.search(pattern, own)
@@ -300,15 +300,16 @@ class Registration:
         if not len(moves):
             return around, np.inf
         first = np.argsort(self.shares(pattern, moves))[: self.options.candidates]
-        return self._best(pattern, np.concatenate([moves[k] + square(step - 1) for k in first]))
+        return self.best_place(pattern, np.concatenate([moves[k] + square(step - 1) for k in first]))
 
-    def _best(self, pattern: int, moves: np.ndarray) -> tuple[np.ndarray, float]:
+    def best_place(self, pattern: int, moves: np.ndarray) -> tuple[np.ndarray, float]:
+        """Return the one of some moves ``(S, 2)`` that explains a pattern best, and its share."""
         shares = self.shares(pattern, moves)
         return moves[shares.argmin()], float(shares.min())
 
     def _limit(self, ring: np.ndarray, guesses: np.ndarray) -> float:
         """The share below which a pattern of a ring is explained: more, where the beam is not well known."""
-        shares = np.array([self._best(j, moves)[1] for j, moves in zip(ring, guesses, strict=True)])
+        shares = np.array([self.best_place(j, moves)[1] for j, moves in zip(ring, guesses, strict=True)])
         bright = shares[np.isfinite(shares)]
         middle = np.quantile(bright, 0.25) if bright.size else np.inf
         return float(np.clip(2 * middle, self.options.explained, self.options.misplaced))
@@ -319,9 +320,9 @@ class Registration:
         ``case``: the pattern, moves ``(n, 2)`` that it may have, and the share below which one is right.
         """
         pattern, guesses, limit = case
-        move, share = self._best(pattern, guesses)
+        move, share = self.best_place(pattern, guesses)
         if share > self.options.well:
-            near, lower = self._best(pattern, move + square(2))
+            near, lower = self.best_place(pattern, move + square(2))
             if lower < self.options.better * share:
                 move, share = near, lower
         if share <= limit:

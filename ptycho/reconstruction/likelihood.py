@@ -20,7 +20,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 
+import numpy as np
 import tensorflow as tf
+from scipy.special import gammaln
 
 from ptycho import physics
 from ptycho.config.waves import FreeSpace, Fresnel
@@ -67,6 +69,17 @@ def deviance(
     if noise == "robust":
         return 8 * h**2 * (tf.sqrt(1 + tf.square(residual / h)) - 1)
     return 4 * tf.square(residual)
+
+
+def noise_deviance(rate: np.ndarray, darkest: float = 0.02, most: float = 30.0) -> np.ndarray:
+    """Return the mean ``poisson`` deviance ``(…)`` that photon noise leaves of rates λ ``(…)``.
+
+    ``Σ_n exp(−λ) λⁿ/n! · deviance``; above ``most`` photons its limit ``1 + 1/(6λ)``. ``darkest``: as above.
+    """
+    low, n = np.clip(rate, 1e-30, most)[..., None], np.arange(3 * most)
+    deviances = 2 * (low - n + (n + darkest) * np.log((n + darkest) / (low + darkest)))
+    mean = np.sum(np.exp(n * np.log(low) - low - gammaln(n + 1)) * deviances, axis=-1)
+    return np.where(rate > most, 1 + 1 / (6 * np.maximum(rate, most)), mean)
 
 
 @lru_cache(64)

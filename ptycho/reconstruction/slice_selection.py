@@ -36,6 +36,7 @@ class SliceOptions:
     ratios: tuple[float, ...] = (1.6, 1.25, 1.1)  # of neighbouring distances, coarse first
     rounds: int = 6  # of distances at one ratio; a number of slices has so many times ``steps``
     slices: int = 6  # at most
+    least: float = 0.15  # depths of field between two slices; nearer ones stand for another error
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +48,11 @@ class Layers:
     space: FreeSpace  # between neighbouring slices
     estimate: Estimate  # object ``(L, M, M)`` and beam
     scores: np.ndarray  # deviance per pixel of what is held out, ``(J,)``
+
+    @property
+    def depths(self) -> float:
+        """Distance of neighbouring slices in depths of field, ``5 dx²/λ``."""
+        return self.space.fresnel / 5
 
 
 def try_slices(selection: Selection, limits: SliceOptions = SliceOptions()) -> bool:
@@ -81,6 +87,10 @@ def try_slices(selection: Selection, limits: SliceOptions = SliceOptions()) -> b
         return True
     if not options.thickness_specified:
         best = _distance(selection, best, refine, limits)
+        if best.depths < limits.least:
+            near = f"less than {limits.least:g} depths of field apart"
+            selection.record("slices", "1", f"two: {selection.describe(gain, False)}; {near}")
+            return False
     best = _number(selection, thin, best, refine, limits)
     why = selection.describe(compare_shares(best.scores, selection.scores), True)
     if mode is not None:  # at its end, as slices were fitted in many more steps
@@ -88,7 +98,7 @@ def try_slices(selection: Selection, limits: SliceOptions = SliceOptions()) -> b
         if not compare_shares(best.scores, mode[1]).passes(REFINED):
             selection.record("slices", "1", f"{best.estimate.slices}: {why}; a further mode explains as much")
             return True
-    _take(selection, best, refine, f"{best.space.fresnel / 5:.3g} depths of field apart; {why}")
+    _take(selection, best, refine, f"{best.depths:.3g} depths of field apart; {why}")
     return False
 
 
@@ -145,7 +155,7 @@ def _fit_slices(
 
 
 def _distance(selection: Selection, best: Layers, refine: Refine, limits: SliceOptions) -> Layers:
-    """Return two slices at the distance that explains the most."""
+    """Return two slices at the distance that explains the most, or at one below the least."""
     for ratio in limits.ratios:
         for _ in range(limits.rounds):
             start, length = best.estimate, best.space.length
@@ -153,6 +163,8 @@ def _distance(selection: Selection, best: Layers, refine: Refine, limits: SliceO
             beam = start.object, start
             tried = [_fit_slices(selection, *beam, space, refine, limits.steps) for space in spaces]
             best = min(tried, key=lambda layers: float(np.log(layers.scores).mean()))
+            if best.depths < limits.least:
+                return best
             if best is tried[0]:
                 break
     return best

@@ -161,6 +161,16 @@ def test_a_specified_probe_gets_the_curvature_of_the_patterns(defocused, factor)
     assert (aligned.data is before) == (factor < 0)  # then the positions are negated
 
 
+@pytest.mark.parametrize(("factor", "found"), [(0.6, True), (1.6, True), (1.0, False)])
+def test_a_faint_object_shows_the_curvature(defocused, factor, found):
+    """Most of the deviance is noise there, so that another curvature gains little of it."""
+    right, curvature = defocused[0].probe[0], defocused[1]
+    faint = scan_with(right, seed=1, side=8, step=3, photons=1e4, strength=0.1), curvature
+    aligned, before = compared(faint, curved(right, (factor - 1) * curvature), compare_defocus)
+    assert (aligned.data is not before) == found
+    assert overlap(aligned.data.probe[0], right) > 0.97
+
+
 @pytest.mark.parametrize("reverse", [False, True])
 def test_a_specified_probe_may_be_the_complex_conjugate(reverse):
     """With aberrations that no curvature replaces: coma, whose sign a reversal changes, and astigmatism."""

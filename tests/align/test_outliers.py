@@ -65,6 +65,14 @@ def test_nothing_is_dropped_of_a_right_scan(photons):
             assert not found.mask.any() and np.all(found.flux == 1)
 
 
+def test_a_pattern_a_few_pixels_off_is_no_outlier(counts):
+    data, _ = counts
+    positions = data.positions.copy()
+    positions[[22, 38, 66, 71]] += [[2, -3], [-3, 0], [0, 3], [3, 2]]
+    off = replace(data, beam=replace(data.beam, positions=positions))
+    assert not find_outliers(off).mask.any()
+
+
 def test_too_many_are_no_outliers(counts):
     data, good = counts
     third = spoilt(good, dict.fromkeys(range(0, COUNT, 3), "another"))

@@ -11,12 +11,13 @@ from helpers.likelihood import N, check_gradient, full_scan
 from helpers.likelihood import likelihood_of as usual_likelihood_of
 from helpers.reference import random_complex
 from scipy.special import kl_div
+from scipy.stats import poisson
 
 from ptycho import physics
 from ptycho.physics.deviance import deviance_of_counts
 from ptycho.reconstruction import object_windows, scan_likelihood
 from ptycho.reconstruction.estimate import Estimate
-from ptycho.reconstruction.likelihood import UNMEASURED, batch_size, deviance, likelihood_step
+from ptycho.reconstruction.likelihood import UNMEASURED, batch_size, deviance, likelihood_step, noise_deviance
 
 PARTS = ("object", "modes", "positions", "flux", "background")
 
@@ -49,6 +50,15 @@ def test_slope_of_the_deviance(ratio):
     """``∂/∂λ = 2 (1 − n/λ)``, ``∂/∂n = −2 log(λ/n)``, on all branches and at the minimum."""
     _, *slopes = gradients(deviance_of_counts, 50.0 * ratio, 50.0)
     np.testing.assert_allclose(slopes, [2 * (1 - 1 / ratio), -2 * np.log(ratio)], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("rate", [0, 0.004, 0.3, 2.7, 29.9, 31, 400])
+def test_what_photon_noise_leaves_on_average(rate):
+    """The mean over Poisson's distribution, of counts up to 20 standard deviations."""
+    counts = np.arange(int(rate + 20 * np.sqrt(rate)) + 20)
+    pixels = 2 * kl_div(counts + 0.02, rate + 0.02)
+    expected = np.sum(poisson.pmf(counts, rate) * pixels)
+    assert noise_deviance(np.full((2, 1), rate))[1, 0] == pytest.approx(expected, rel=1e-3)
 
 
 def test_gaussian_and_robust_by_their_formulas():

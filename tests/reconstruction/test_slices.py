@@ -21,7 +21,7 @@ from ptycho.reconstruction.misfit import misfit
 from ptycho.reconstruction.model_selection import select_model
 from ptycho.reconstruction.prior import Prior
 from ptycho.reconstruction.regulariser_selection import Regularisation, select_regulariser
-from ptycho.reconstruction.slice_selection import root_of
+from ptycho.reconstruction.slice_selection import SliceOptions, root_of, try_slices
 from ptycho.reconstruction.solver import FIT, OBJECT_ALONE, Objective, fit
 from ptycho.reconstruction.uncertainty import map_errors
 from ptycho.scan.ramp import move_ramp
@@ -143,6 +143,14 @@ def test_their_number_and_distance_are_found(thick):
     none = select_model(flat, options, 0, True)
     assert none.estimate.slices == 1 and none.kept.data.between == BETWEEN
     assert none.decisions[-1].why.startswith("two: deviance of held-out")
+
+
+def test_slices_that_are_too_near_are_none(thick):
+    thin = select_model(thick[2], replace(ONE_MODE, slices=1), 0, True)
+    thin.options = replace(ONE_MODE, slices=None)
+    assert not try_slices(thin, SliceOptions(least=2.0, rounds=1))
+    assert thin.estimate.slices == 1 and "less than 2 depths of field" in thin.decisions[-1].why
+    assert try_slices(thin, SliceOptions(rounds=1)) is False and thin.estimate.slices == 2
 
 
 @pytest.mark.parametrize(("factor", "expected"), [(0.01, 1), (1.0, 2)])
