@@ -53,9 +53,10 @@ class ProbeOptions:
     # wrong probes, below .12 for positions of a wrong scale (``benchmarks/position_map.py defocus``).
     defocus: Rule = Rule(10.0, 0.2)
     # A faint object, or few photons, leave little to gain: then by this one, if held-out patterns are
-    # explained down to ``noise`` times what photon noise leaves.
+    # explained down to ``noise`` times what photon noise leaves, or half of what they are above it goes.
     faint: Rule = Rule(4.0, 0.01)
     noise: float = 1.1
+    half: float = 0.5
 
 
 OPTIONS = ProbeOptions()
@@ -218,11 +219,9 @@ def find_other_probe(data: Dataset, both_signs: bool = True) -> OtherProbe | Non
     near = search.try_numbers(name, optics[name], number + step * np.arange(-1, 2))
     guess = search.refine(optics, search.try_closer(name, optics[name], near))
     refined = search.refine(optics, [as_it_is]).refined
-    longer = search.try_number("", optics[""], own)
-    noise = noise_deviance(data.amplitudes.statistics.mean_intensity).mean() if data.counts else 0.0
-    explained = guess.refined.held_out.mean() < OPTIONS.noise * noise
-    faint = explained and all(guess.refined.gain_over(one).passes(OPTIONS.faint) for one in (refined, longer))
-    if not (faint or guess.refined.clearly_better_than(refined, OPTIONS.defocus)):
+    others = refined, search.try_number("", optics[""], own)
+    clear = guess.refined.clearly_better_than(refined, OPTIONS.defocus)
+    if not (clear or (data.counts and _explains_down_to_noise(guess.refined, others, data))):
         return None
     better = guess.best.hypothesis[1]
     text = (
@@ -232,6 +231,14 @@ def find_other_probe(data: Dataset, both_signs: bool = True) -> OtherProbe | Non
     )
     change = better + own if name else better - own
     return OtherProbe(bool(name), name == "reversed", change, bool(name) or own * better < 0, text)
+
+
+def _explains_down_to_noise(trial: Trial, others: Sequence[Trial], data: Dataset) -> bool:
+    """Return whether a trial leaves little but photon noise, and the others of the same patterns more."""
+    noise = noise_deviance(data.amplitudes.statistics.mean_intensity).mean()
+    left = min(other.held_out.mean() for other in others) - noise
+    explained = trial.held_out.mean() - noise < max((OPTIONS.noise - 1) * noise, OPTIONS.half * left)
+    return bool(explained and all(trial.gain_over(other).passes(OPTIONS.faint) for other in others))
 
 
 def refined_trial(sample: Sample, trial: Trial, options: ProbeOptions = OPTIONS) -> Trial:

@@ -87,7 +87,7 @@ def find_outliers(
         scatter = np.median(np.abs(shares[others] - middle))
         wrong = ~(shares <= max(limit, options.times * middle, middle + options.spread * scatter))
         for j in np.flatnonzero(wrong):  # unless it belongs near its position
-            _, share = registration.best_place(j, registration.moves[j] + square(options.near))
+            _, share = registration.best_place(int(j), registration.moves[j] + square(options.near))
             wrong[j] = not share <= options.suspected
         off = np.abs(flux - 1)
         unusual = ~wrong & (off > max(options.flux, options.unusual * np.median(off[others])))
