@@ -16,7 +16,8 @@ another); leaves, which are overlapping disks with sharp edges and absorption pr
 relief, elevation data of Matplotlib as a smooth thickness. Probes: a defocused zone plate, a defocused round
 lens, an aberrated electron lens. A pattern is |F(P·O)|² by NumPy. Where positions are not whole pixels, the
 object is shifted by a quintic spline. Counts are Poisson. ``drift``: positions that drift smoothly by some
-pixels, and a probe out of focus; ``frames``: one pattern in thirty is that of another position.
+pixels, and a probe out of focus; ``frames``: one pattern in thirty is that of another position; ``faint``:
+the 0.1th power of the object, so phases of .15 rad, and .6 of the probe's defocus in the file.
 
 Each cell has a row: relative complex error |A − T| / |T − mean T| after one complex scale, one phase plane
 and one sub-pixel shift, and seconds. The columns are the likelihood alone; the edge-preserving regulariser
@@ -130,6 +131,7 @@ def cells() -> Iterator[Cell]:
     for wrong in ("fraction", "slight", "finer"):  # errors that a background or flux could imitate
         yield from (Cell(name, "lens", photons, 8, wrong) for name in OBJECTS for photons in (1e5, 1e6))
     yield from (Cell(name, "lens", 1e6, 8, wrong) for wrong in ("drift", "frames") for name in OBJECTS)
+    yield from (Cell(name, "lens", photons, 8, "faint") for name in OBJECTS for photons in (1e5, 1e6))
 
 
 def photograph(name: str, side: int) -> np.ndarray:
@@ -229,15 +231,17 @@ def scan_of(cell: Cell) -> tuple[Dataset, np.ndarray, np.ndarray]:
     side = N + int(positions.max()) + MARGIN + 1
     object_, true = object_of(cell.object, side), positions.copy()
     initial = probe
+    if cell.wrong == "faint":
+        object_ = np.abs(object_) ** 0.1 * np.exp(0.1j * np.angle(object_))
     if cell.wrong in ("positions", "all"):
         true = positions + rng.normal(0, 0.7 / np.sqrt(2), positions.shape)
     if cell.wrong == "fraction":
         true = positions + np.array([0.37, -0.42])
     if cell.wrong == "drift":
         true = positions + drift_of(len(positions))
-    if cell.wrong in ("probe", "all", "slight", "drift"):
+    if cell.wrong in ("probe", "all", "slight", "drift", "faint"):
         q = np.hypot(*np.ix_(*(np.fft.fftfreq(N),) * 2))
-        defocus = np.exp((3j if cell.wrong == "slight" else 60j) * q**2)
+        defocus = np.exp(1j * {"slight": 3, "faint": -140}.get(cell.wrong, 60) * q**2)
         initial = np.fft.fftshift(np.fft.ifft2(np.fft.fft2(np.fft.ifftshift(probe)) * defocus))
     if cell.wrong == "finer":
         intensity = intensity_of_finer(object_of(cell.object, 2 * side, 2), probe, true)

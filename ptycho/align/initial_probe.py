@@ -55,7 +55,7 @@ class ProbeOptions:
     # A faint object, or few photons, leave little to gain: then by this one, if held-out patterns are
     # explained down to ``noise`` times what photon noise leaves, or half of what they are above it goes.
     faint: Rule = Rule(4.0, 0.01)
-    noise: float = 1.1
+    noise: float = 1.15
     half: float = 0.5
 
 
