@@ -176,6 +176,14 @@ def test_a_gap_of_zeros_wider_than_two_pixels():
     np.testing.assert_array_equal(dark_gaps(np.where(block, 0, counts()), np.ones((H, W), bool)), block)
 
 
+def test_a_round_beam_stop_is_a_gap_and_a_hole_of_the_pupil_is_none():
+    rows, cols = np.ogrid[:H, :W]
+    distance, good = np.hypot(rows - CENTRE[0], cols - CENTRE[1]), np.ones((H, W), bool)
+    stop, frames = distance < 3.3, counts(100.0)
+    np.testing.assert_array_equal(dark_gaps(np.where(stop, 0, frames), good), stop)
+    assert not dark_gaps(np.where(stop | (distance > 9), 0, frames), good).any()
+
+
 def test_every_frame_counts_for_saturation(tmp_path):
     """A saturated pixel of one frame that was not inspected is bad in all, and the log names the frame."""
     frames = counts(count=MANY).astype("i4")
