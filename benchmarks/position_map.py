@@ -161,7 +161,11 @@ def defocus() -> Iterator[Row]:
         mirrored = replace(data, amplitudes=np.ascontiguousarray(data.amplitudes[:][:, :, ::-1]))
         transposed = replace(data, amplitudes=np.ascontiguousarray(data.amplitudes[:].swapaxes(1, 2)))
         others = {"one late": late, "mirrored": mirrored, "transposed": transposed}
-        others |= {edit: scan_of((name, kind, dose, step), matrix) for edit, matrix in EDITS.items()}
+        for mean_dose in (3e3, 1e4, dose):
+            others |= {
+                f"{edit}, {mean_dose:.0e}": scan_of((name, kind, mean_dose, step), matrix)
+                for edit, matrix in EDITS.items()
+            }
         for edit, changed in others.items():
             found = find_other_probe(changed)
             yield {"scan": scan, "wrong": edit, "defocus changed": None if found is None else found.text}

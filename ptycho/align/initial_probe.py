@@ -52,11 +52,12 @@ class ProbeOptions:
     # and the specified probe with another curvature. Gains were .18 to 3.3 at 20 to 80 standard errors under
     # wrong probes, below .12 for positions of a wrong scale (``benchmarks/position_map.py defocus``).
     defocus: Rule = Rule(10.0, 0.2)
-    # A faint object, or few photons, leave little to gain: then by this one, if held-out patterns are
-    # explained down to ``noise`` times what photon noise leaves, or half of what they are above it goes.
+    # A faint object, or few photons, leave little to gain. Then it is this rule, and the deviance of held-out
+    # patterns must exceed what photon noise leaves by at most ``excess`` of that, or by at most
+    # ``remaining`` of what it exceeded it by.
     faint: Rule = Rule(4.0, 0.01)
-    noise: float = 1.15
-    half: float = 0.5
+    excess: float = 0.15
+    remaining: float = 0.5
 
 
 OPTIONS = ProbeOptions()
@@ -219,10 +220,10 @@ def find_other_probe(data: Dataset, both_signs: bool = True) -> OtherProbe | Non
     near = search.try_numbers(name, optics[name], number + step * np.arange(-1, 2))
     guess = search.refine(optics, search.try_closer(name, optics[name], near))
     refined = search.refine(optics, [as_it_is]).refined
-    others = refined, search.try_number("", optics[""], own)
-    clear = guess.refined.clearly_better_than(refined, OPTIONS.defocus)
-    if not (clear or (data.counts and _explains_down_to_noise(guess.refined, others, data))):
-        return None
+    if not guess.refined.clearly_better_than(refined, OPTIONS.defocus):
+        others = refined, search.try_number("", optics[""], own)
+        if not (data.counts and _explains_down_to_noise(guess.refined, others, data)):
+            return None
     better = guess.best.hypothesis[1]
     text = (
         f"{'its complex conjugate, ' * bool(name)}curvature of its far field {own:.4g} → {better:.4g} "
@@ -235,9 +236,10 @@ def find_other_probe(data: Dataset, both_signs: bool = True) -> OtherProbe | Non
 
 def _explains_down_to_noise(trial: Trial, others: Sequence[Trial], data: Dataset) -> bool:
     """Return whether a trial leaves little but photon noise, and the others of the same patterns more."""
-    noise = noise_deviance(data.amplitudes.statistics.mean_intensity).mean()
-    left = min(other.held_out.mean() for other in others) - noise
-    explained = trial.held_out.mean() - noise < max((OPTIONS.noise - 1) * noise, OPTIONS.half * left)
+    mean = data.amplitudes.statistics.mean_intensity
+    noise = noise_deviance(mean if data.good is None else mean[data.good]).mean()
+    before = min(other.held_out.mean() for other in others) - noise
+    explained = trial.held_out.mean() - noise < max(OPTIONS.excess * noise, OPTIONS.remaining * before)
     return bool(explained and all(trial.gain_over(other).passes(OPTIONS.faint) for other in others))
 
 

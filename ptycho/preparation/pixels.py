@@ -8,8 +8,8 @@ hot          far above its neighbours in the mean, *and* by about as much in eve
              the kind opposite: what the sample scatters changes over the scan, and the spots of a lattice
              come in pairs. A beam at the zero frequency is its own opposite
 dead         always zero where its neighbours are bright; of wider gaps, whole rows or columns between bright
-             ones, and what has bright pixels all around: rectangles, and, as a beam stop is, other shapes
-             that are zero where pixels as near to bright ones are not (a hole of the pupil may be dark)
+             ones, and what has bright pixels all around: rectangles; other shapes, as a beam stop, if
+             other pixels as near to bright ones have counts (else it may be a hole of the pupil)
 ============ =============================================================================================
 
 ``sample (K, H, W)`` are frames spread over the scan, as stored. Defects are found with the zero frequency
@@ -40,7 +40,7 @@ class DefectOptions:
     dead_photons: float = 20.0  # on average among the neighbours of a dead pixel
     gap_photons: float = 100.0  # in all frames, of the lines beside a gap
     gap_share: float = 0.01  # of the brightest line, likewise
-    lit: float = 0.95  # share of the pixels as near to bright ones as a gap, which are not dark
+    usual: float = 0.95  # share of the pixels as near to bright ones as a beam stop, which have counts
     beam_pixels: int = 2  # from the zero frequency: no defect, but the beam,
     beam_share: float = 0.01  # with this share of the intensity
 
@@ -123,7 +123,7 @@ def dark_gaps(
     """Return gaps ``(H, W)`` between detector modules, which are zero in all frames ``(K, H, W)``."""
     positive, total = intensity[intensity > 0], np.where(good, intensity, 0).sum(axis=0, dtype=float)
     quanta = total / (positive.min() if positive.size else 1.0)  # at least so many photons
-    gaps = _enclosed(quanta, good & (quanta == 0), options.dead_photons * len(intensity), options.lit)
+    gaps = _enclosed(quanta, good & (quanta == 0), options.dead_photons * len(intensity), options.usual)
     for axis in (0, 1):
         lines = quanta.sum(axis=1 - axis)
         for (run,) in find_objects(label(lines == 0)[0]):
@@ -134,10 +134,11 @@ def dark_gaps(
     return gaps & good
 
 
-def _enclosed(intensity: np.ndarray, dark: np.ndarray, bright: float, lit: float) -> np.ndarray:
-    """Return the parts of ``dark (H, W)`` that are defects: all around is above ``bright``.
+def _enclosed(intensity: np.ndarray, dark: np.ndarray, bright: float, usual: float) -> np.ndarray:
+    """Return the parts of ``dark (H, W)`` that are gaps: every pixel around them is above ``bright``.
 
-    They are rectangles, or a share ``lit`` of all other pixels as near to bright ones is not dark.
+    A gap is a rectangle. Another shape is one if more than a share ``usual`` of the other pixels that are as
+    near to bright ones have counts.
     """
     labels, _ = label(dark)
     gaps, distance = np.zeros_like(dark), distance_transform_edt(intensity <= bright)
@@ -148,8 +149,8 @@ def _enclosed(intensity: np.ndarray, dark: np.ndarray, bright: float, lit: float
         part = labels[box] == number
         if intensity[box][binary_dilation(part, AROUND) & ~part].min() > bright:
             near = (labels != number) & (distance > 0) & (distance <= distance[box][part].max())
-            shadow = not near.any() or np.mean(intensity[near] > 0) <= lit
-            gaps[box] |= part & (part[1:-1, 1:-1].all() or not shadow)
+            stop = near.any() and np.mean(intensity[near] > 0) > usual
+            gaps[box] |= part & (stop or part[1:-1, 1:-1].all())
     return gaps
 
 

@@ -22,7 +22,7 @@ from functools import lru_cache
 
 import numpy as np
 import tensorflow as tf
-from scipy.special import gammaln
+from scipy.special import gammaln, xlogy
 
 from ptycho import physics
 from ptycho.config.waves import FreeSpace, Fresnel
@@ -71,14 +71,14 @@ def deviance(
     return 4 * tf.square(residual)
 
 
-def noise_deviance(rate: np.ndarray, darkest: float = 0.02, most: float = 30.0) -> np.ndarray:
+def noise_deviance(rate: np.ndarray, most: float = 30.0) -> np.ndarray:
     """Return the mean ``poisson`` deviance ``(…)`` that photon noise leaves of rates λ ``(…)``.
 
-    ``Σ_n exp(−λ) λⁿ/n! · deviance``; above ``most`` photons its limit ``1 + 1/(6λ)``. ``darkest``: as above.
+    ``Σ_n exp(−λ) λⁿ/n! · deviance(λ, √n)``; above ``most`` photons its limit ``1 + 1/(6λ)``.
     """
-    low, n = np.clip(rate, 1e-30, most)[..., None], np.arange(3 * most)
-    deviances = 2 * (low - n + (n + darkest) * np.log((n + darkest) / (low + darkest)))
-    mean = np.sum(np.exp(n * np.log(low) - low - gammaln(n + 1)) * deviances, axis=-1)
+    low, n = np.broadcast_arrays(np.minimum(rate, most)[..., None], np.arange(3 * most))
+    pixels = deviance(tf.constant(low, tf.float32), tf.constant(np.sqrt(n), tf.float32), "poisson").numpy()
+    mean = np.sum(np.exp(xlogy(n, low) - low - gammaln(n + 1)) * pixels, axis=-1)
     return np.where(rate > most, 1 + 1 / (6 * np.maximum(rate, most)), mean)
 
 

@@ -177,12 +177,12 @@ def test_positions_have_an_affine_part(stretch, probe, models):
     common = np.column_stack([scan.positions, np.ones(len(errors))])
     errors -= common @ np.linalg.lstsq(common, errors, rcond=None)[0]  # no affine part
     nominal = (middle + stretch * (scan.positions - middle) + errors).astype(np.float32)
-    data, seen = scan.dataset(np.random.default_rng(3)), []
+    data, decisions = scan.dataset(np.random.default_rng(3)), []
     data = replace(data, beam=replace(data.beam, positions=nominal))
     options = replace(EDGES, probe=probe, positions=True, flux=False, background=False, modes=1)
     options = replace(options, pupil=False, probe_variation=0)
-    selection = select_model(data, options, 0, False, on_decision=seen.append)
-    assert [decision.value for decision in seen if decision.what == "position model"] == models
+    selection = select_model(data, options, 0, False, on_decision=decisions.append)
+    assert [decision.value for decision in decisions if decision.what == "position model"] == models
     assert decided(selection)["position model"] == models[-1]
     assert selection.moves == models[-1].replace(" ", "_")
     if stretch == 1.06:
@@ -228,10 +228,10 @@ def test_positions_that_stood_for_a_background_are_nominal_again(error):
     scan = replace(scan, background=np.full((N, N), 0.1 * 1e5 / N**2))
     nominal = (scan.positions + rng.normal(0, error, scan.positions.shape)).astype(np.float32)
     data = scan.dataset(np.random.default_rng(2))
-    data, seen = replace(data, beam=replace(data.beam, positions=nominal)), []
+    data, decisions = replace(data, beam=replace(data.beam, positions=nominal)), []
     options = replace(EDGES, probe=False, flux=False, probe_variation=0)
-    selection = select_model(data, options, 0, False, on_decision=seen.append)
-    values = [decision.value for decision in seen if decision.what == "positions"]
+    selection = select_model(data, options, 0, False, on_decision=decisions.append)
+    values = [decision.value for decision in decisions if decision.what == "positions"]
     assert values[-1] == "refined" if error else values == ["refined", "not refined"]
     assert [decision.value for decision in selection.decisions if decision.what == "positions"] == values[-1:]
     assert ("position model" in decided(selection)) == bool(error), "without corrections they have no model"
