@@ -40,12 +40,14 @@ from ptycho.align.orientation import (
     orientations,
 )
 from ptycho.align.outliers import drop_outliers, may_have_outliers
+from ptycho.align.pattern_shift import as_pairs, find_pattern_shift
 from ptycho.align.position_jumps import Jumps, find_jumps
 from ptycho.align.several_scans import join_scans
 from ptycho.config.data import DataConfig
+from ptycho.config.messages import show
 from ptycho.evaluation.trust import ORIENTATION, POSITIONS
 from ptycho.preparation.dataset import at_positions
-from ptycho.preparation.start import FRAME_OFFSET, ORIENTED
+from ptycho.preparation.start import FRAME_OFFSET, ORIENTED, PATTERN_SHIFT
 from ptycho.scan.coarser import downsampled
 from ptycho.scan.comparison import compare_shares
 from ptycho.scan.dataset import Dataset
@@ -76,6 +78,24 @@ def look_at_rotation(aligned: AlignedScan) -> AlignedScan:
     """Determine the rotation of the scan without a probe."""
     is_open = rotation_is_open(aligned.scan, aligned.config.data)
     return replace(aligned, rotation=coarse_rotation(aligned.data, is_open))
+
+
+def correct_pattern_shift(aligned: AlignedScan, context: RunContext) -> AlignedScan:
+    """Read the scan again with patterns that shift on the detector, if that explains it clearly better."""
+    view = downsampled(aligned.data)
+    found = find_pattern_shift(view.data, aligned.rotation.degrees)
+    if found is None:
+        return aligned
+    shift = as_pairs(found.matrix * view.ratio)
+    again = read_again(aligned, replace(aligned.config.data, pattern_shift=shift), context)
+    again = replace(again, steps=aligned.steps, rotation=aligned.rotation)
+    keys = f"data.pattern_shift={show(shift)}".replace(" ", "")
+    text = (
+        f"deviance {found.trial.mean_deviance:.3g} of a short reconstruction, against "
+        f"{found.none.mean_deviance:.3g} without; data.pattern_shift=[[0,0],[0,0]] keeps that"
+    )
+    again = again.decided(Finding(PATTERN_SHIFT, keys, text))
+    return estimate_probe(again, context) if has_no_probe(again) else again
 
 
 def correct_frame_offset(aligned: AlignedScan, context: RunContext) -> AlignedScan:
@@ -237,6 +257,13 @@ class Step(NamedTuple):
     applies: Callable[[AlignedScan], bool] = lambda aligned: True  # whether there is anything to do
 
 
+def _may_shift(aligned: AlignedScan) -> bool:
+    """Return whether it is open how the patterns shift on the detector."""
+    data = aligned.config.data
+    far = aligned.data.fresnel is None and data.pattern_shift is None
+    return far and data.shared is None and aligned.suffices_for_trials
+
+
 def _may_be_late(aligned: AlignedScan) -> bool:
     """Return whether it is open to which position each frame belongs."""
     config, data = aligned.config.data, aligned.data
@@ -247,6 +274,7 @@ def _may_be_late(aligned: AlignedScan) -> bool:
 STEPS = (
     Step(estimate_probe, "initial_probe", applies=has_no_probe),
     Step(compare_probe, "initial_probe", 1.8, applies=shows_another_probe),
+    Step(correct_pattern_shift, "pattern_shift", 1.8, applies=_may_shift),
     Step(compare_defocus, "defocus", 1.8, applies=may_be_defocused),
     Step(join_scans, "several_scans", applies=lambda aligned: aligned.joins_scans),
     Step(correct_frame_offset, "frame_offset", 1.8, applies=_may_be_late),

@@ -28,7 +28,7 @@ from ptycho.reconstruction.solver import program_version
 from ptycho.scan.finding import Finding
 from ptycho.scan.probe import masked
 
-READING = (*Orientation._fields, "frame_offset", "N", "drop")  # of the section ``data``
+READING = (*Orientation._fields, "frame_offset", "pattern_shift", "N", "drop")  # of the section ``data``
 
 
 def align(scan: ScanGeometry, config: ScanRunConfig, context: RunContext) -> AlignedScan:

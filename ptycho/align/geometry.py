@@ -230,7 +230,7 @@ def _half_turn(data: Dataset, degrees: float, clear: Rule = TURNED) -> tuple[flo
 
     def tried(angle: float) -> Trial:
         turned = some.positions @ rotation(angle).T
-        sample = Sample.of(place_anew(some, some.amplitudes[:], turned, some.good))
+        sample = Sample.of(place_anew(some, some.amplitudes, turned, some.good))
         return sample.trial(angle, sample.fit_object(OPTIONS.steps))
 
     own, other = sorted(map(tried, (degrees, degrees + 180)), key=lambda trial: trial.score)

@@ -26,9 +26,16 @@ from ptycho.align.orientation import REVERSED
 from ptycho.config import OwnProbe
 from ptycho.evaluation.trust import ORIENTATION
 from ptycho.preparation.dataset import choose_probe, map_positions
-from ptycho.reconstruction.likelihood import noise_deviance
 from ptycho.reconstruction.scan_likelihood import side_by_side
-from ptycho.reconstruction.trial import Sample, Trial, TrialOptions, best_of, middle, place_anew
+from ptycho.reconstruction.trial import (
+    Sample,
+    Trial,
+    TrialOptions,
+    best_of,
+    expected_noise,
+    middle,
+    place_anew,
+)
 from ptycho.scan.coarser import downsampled
 from ptycho.scan.comparison import Rule, compare_shares, split_patterns
 from ptycho.scan.dataset import Dataset
@@ -236,8 +243,7 @@ def find_other_probe(data: Dataset, both_signs: bool = True) -> OtherProbe | Non
 
 def _explains_down_to_noise(trial: Trial, others: Sequence[Trial], data: Dataset) -> bool:
     """Return whether a trial leaves little but photon noise, and the others of the same patterns more."""
-    mean = data.amplitudes.statistics.mean_intensity
-    noise = noise_deviance(mean if data.good is None else mean[data.good]).mean()
+    noise = expected_noise(data)
     before = min(other.held_out.mean() for other in others) - noise
     explained = trial.held_out.mean() - noise < max(OPTIONS.excess * noise, OPTIONS.remaining * before)
     return bool(explained and all(trial.gain_over(other).passes(OPTIONS.faint) for other in others))
@@ -263,7 +269,7 @@ def own_held_out(data: Dataset) -> np.ndarray:
     some = middle(data, options.count(data.N))
     split = split_patterns(some.positions, len(some.positions) // options.holdout_every, 0)
     for sign in (1, -1):
-        turned = place_anew(some, some.amplitudes[:], sign * some.positions, some.good)
+        turned = place_anew(some, some.amplitudes, sign * some.positions, some.good)
         sample = Sample.of(turned, options, split)
         trial = sample.trial(sign, sample.fit_object(OPTIONS.steps))
         deviances.append(refined_trial(sample, trial).held_out)

@@ -42,11 +42,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ptycho.align.pattern_shift import as_pairs
 from ptycho.config.data import DataConfig
+from ptycho.config.messages import show
 from ptycho.reconstruction.scan_likelihood import side_by_side
 from ptycho.reconstruction.trial import Sample, Trial, TrialOptions, middle, middle_patterns, place_anew
 from ptycho.scan.comparison import TURNED, Rule, split_patterns
 from ptycho.scan.dataset import Dataset
+from ptycho.scan.patterns import Patterns
 
 
 class Orientation(NamedTuple):
@@ -68,23 +71,31 @@ class Orientation(NamedTuple):
         images = reverse_about_zero(images, -2) if self.flip_rows else images
         return reverse_about_zero(images, -1) if self.flip_cols else images
 
+    @property
+    def _matrix(self) -> np.ndarray:
+        """The same of a vector ``(row, col)`` on the detector, ``(2, 2)``."""
+        axes = np.eye(2)[::-1] if self.transpose else np.eye(2)
+        return np.where((self.flip_rows, self.flip_cols), -1, 1)[:, None] * axes
+
     def of(self, data: Dataset) -> Dataset:
         """Return a scan of one object as it is read this way; the probe turns only with a near field."""
         if data.fresnel is not None:
             way = data.fresnel.transposed if self.transpose else data.fresnel
             data = replace(data, beam=data.beam.with_probe(self.patterns(data.probe)), fresnel=way)
+        shifts = data.amplitudes.shifts
+        turned = None if shifts is None else (shifts @ self._matrix.T).astype(np.float32)
         return place_anew(
             data,
-            self.patterns(data.amplitudes[:]),
+            Patterns(np.ascontiguousarray(self.patterns(data.amplitudes[:])), shifts=turned),
             self.position_sign * data.positions,
             None if data.good is None else self.patterns(data.good),
         )
 
     def keys(self, config: DataConfig) -> str:
         """Return what must be set to read a file this way, where ``config`` was how it was read."""
-        new = self.on(config)
-        values = {key: getattr(new, key) for key in self._fields if getattr(new, key) != getattr(config, key)}
-        return " ".join(f"data.{key}={str(value).lower()}" for key, value in values.items())
+        new, names = self.on(config), (*self._fields, "pattern_shift")
+        values = {key: getattr(new, key) for key in names if getattr(new, key) != getattr(config, key)}
+        return " ".join(f"data.{key}={show(value).replace(' ', '')}" for key, value in values.items())
 
     def on(self, config: DataConfig) -> DataConfig:
         """Return the section ``data`` that reads a file this way, where ``config`` was how it was read.
@@ -94,8 +105,12 @@ class Orientation(NamedTuple):
         rows, cols = config.flip_rows, config.flip_cols
         if self.transpose:
             rows, cols = cols, rows
+        shift = config.pattern_shift
+        if shift is not None:
+            shift = as_pairs(self.position_sign * self._matrix @ np.array(shift))
         return replace(
             config,
+            pattern_shift=shift,
             transpose=config.transpose != self.transpose,
             flip_rows=rows != self.flip_rows,
             flip_cols=cols != self.flip_cols,
@@ -271,10 +286,11 @@ def find_frame_offset(
         return None
     chosen = between[middle_patterns(data.subset(between, 1), trial.count(data.N))]
     split = split_patterns(data.positions[chosen], len(chosen) // trial.holdout_every, 0)
+    chosen_patterns = data.amplitudes.some(chosen).in_memory()
 
     def tried(offset: int) -> Trial:
         positions = data.positions[places[offset][chosen]]
-        sample = Sample.of(place_anew(data, data.amplitudes[chosen], positions, data.good), trial, split)
+        sample = Sample.of(place_anew(data, chosen_patterns, positions, data.good), trial, split)
         return sample.trial(offset, sample.fit_object(object_steps, probe_steps))
 
     none, *others = side_by_side(tried, list(places))

@@ -32,6 +32,7 @@ from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit
 from ptycho.reconstruction.trial import TrialOptions, constant_object
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import energy_diameter, intensity_of
+from ptycho.scan.windows import shifted_far_field
 
 
 @dataclass(frozen=True)
@@ -271,10 +272,13 @@ class Registration:
         if root @ root < self.options.dark * (N / 2 / self.data.normalisation) ** 2:
             return np.full(len(moves), np.inf), np.zeros(len(moves))
         windows = np.lib.stride_tricks.sliding_window_view(self.estimate.object, (N, N))
+        shifts = self.data.amplitudes.shifts
+        shift = None if shifts is None else shifts[pattern][None]
         chunk = max(1, self.options.chunk_pixels // self.estimate.modes.size)
         for k in range(0, len(moves), chunk):
             rows, columns = self.corners(pattern, moves[k : k + chunk]).T
-            waves = windows[rows, columns][:, None] * self.estimate.modes  # (S, K, N, N)
+            cut = shifted_far_field(windows[rows, columns], shift, N)
+            waves = cut[:, None] * self.estimate.modes  # (S, K, N, N)
             far = fft.fft2(waves, overwrite_x=True)
             expected = np.sum(far.real**2 + far.imag**2, axis=1).reshape(-1, N * N) * self.good
             along, energy = np.sqrt(expected) @ root, np.maximum(expected.sum(axis=1), 1e-30)

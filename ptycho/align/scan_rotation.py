@@ -60,6 +60,7 @@ class Parallax(NamedTuple):
 def scan_rotations(data: Dataset) -> tuple[ScanRotation, ScanRotation]:
     """Return the rotation of a scan of one object for the patterns as they are, and transposed."""
     slopes = slopes_of(centres_of_mass(data), data.positions.astype(float))
+    slopes = slopes - slopes.mean(axis=0)  # patterns that shift on the detector have a mean slope
     return rotation_of(slopes), rotation_of(slopes[:, ::-1])
 
 

@@ -145,6 +145,12 @@ class DataConfig:
         "affine correction [[a,b],[c,d]] of the positions: (row, col) → (a·row + b·col, c·row + d·col)",
         allowed="[[a,b],[c,d]], finite and invertible",
     )
+    pattern_shift: tuple[tuple[Number, Number], tuple[Number, Number]] | None = key(
+        None,
+        "descan [[a,b],[c,d]]: pattern pixels by which patterns are shifted, (a·row + b·col, c·row + d·col), "
+        "for a position in object pixels from the middle; null: tested, [[0,0],[0,0]]: none",
+        allowed="[[a,b],[c,d]], finite",
+    )
     transpose: Flag = key(
         False, "transpose the detector relative to the positions, before the flips", level="sometimes"
     )
@@ -226,6 +232,12 @@ class DataConfig:
                 raise ConfigError(f"data.{name}: belongs to one scan; data.file names {len(self.file)}")
         parallel, near = self.source_distance_m is None, "removed, or belongs to data.physics=near_field"
         check(parallel or self.near_field, "data.source_distance_m", self.source_distance_m, near)
+        check(
+            self.pattern_shift is None or not self.near_field,
+            "data.pattern_shift",
+            self.pattern_shift,
+            "null with data.physics=near_field",
+        )
         if self.scan_affine is not None:
             (a, b), (c, d) = self.scan_affine
             shown = [list(row) for row in self.scan_affine]

@@ -51,7 +51,7 @@ def make_dataset(
     lost = usual.mean[usual.detector.good & ~scan.detector.good].sum() / usual.mean.sum()
     if lost > 0.01:  # of the intensity, on pixels that only some frames show to be bad
         log.warning("%s: %.2g %% of the intensity", findings[-1], 100 * lost)
-    patterns, good = Patterns(copy), scan.detector.good_pixels
+    patterns, good = Patterns(copy, shifts=_pattern_shifts(scan, config.data)), scan.detector.good_pixels
     kept = _usable(scan, patterns, config.data, findings)
     modes, why = choose_probe(scan, config.probe, config.run)
     findings.append(Finding("probe used", f"{scan.N} × {scan.N}", why))
@@ -75,6 +75,14 @@ def make_dataset(
     findings.append(Finding("groups", f"{data.n_groups} groups of {data.group_size}", why))
     usual = replace(usual, frames=usual.frames[kept]).place(usual.positions[kept])
     return usual, data, findings
+
+
+def _pattern_shifts(scan: ScanGeometry, config: DataConfig) -> np.ndarray | None:
+    """Return the shifts of the patterns ``(J, 2)`` float32 by the configured descan; None: there is none."""
+    if config.pattern_shift is None or not np.any(config.pattern_shift):
+        return None
+    places = scan.positions - scan.positions.mean(axis=0)
+    return (places @ np.array(config.pattern_shift).T).astype(np.float32)
 
 
 def _on_the_object(positions: np.ndarray, tolerance: float = 1e-3) -> np.ndarray:

@@ -27,7 +27,7 @@ PRODUCT, SOLVER = "product.h5", "solver: "
 METRICS, RECONS = "metrics.json", "recons"
 # findings whose values are keys, as typed
 ORIENTED, FRAME_OFFSET, FINER_PIXELS = "orientation", "frame offset", "finer object pixels"
-OUTLIERS = "outliers dropped"
+OUTLIERS, PATTERN_SHIFT = "outliers dropped", "pattern shift"
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,11 +170,12 @@ def _of_all_frames(
 def decided_reading(folder: Path, config: DataConfig) -> DataConfig:
     """Return the section ``data`` by which a run read its scan, which its alignment may have changed.
 
-    A frame offset and an N that ``config`` specifies stay.
+    A frame offset, a pattern shift and an N that ``config`` specifies stay.
     """
     findings = _findings(folder)
-    open_keys = {FRAME_OFFSET: config.frame_offset, FINER_PIXELS: config.N}
-    names = [ORIENTED, OUTLIERS, *(name for name, value in open_keys.items() if value is None)]
+    open_keys = (PATTERN_SHIFT, config.pattern_shift), (FRAME_OFFSET, config.frame_offset)
+    names = [name for name, value in (*open_keys, (FINER_PIXELS, config.N)) if value is None]
+    names += [ORIENTED, OUTLIERS]  # later values of a key replace earlier ones
     words = " ".join(findings.get(name, "") for name in names).split()
     pairs = (word.removeprefix("data.").partition("=") for word in words if "=" in word)
     return replace(config, **{key: parse_json(value) for key, _, value in pairs})

@@ -81,12 +81,13 @@ def _iterate(
 
     def of_chunk(part: slice) -> tuple[float, Any]:
         places, offsets, flux = likelihood.filled(corners[part], fractions[part], estimate.flux[part])
-        patches, known = windows.cut(places), (tf.constant(offsets), tf.constant(flux), *beam)
+        patches = likelihood.shifted(windows.cut(places), part)
+        known = tf.constant(offsets), tf.constant(flux), *beam
         before, first = waves.get(part.start), tf.constant(part.start not in waves)
         before = tf.zeros((len(places), *estimate.modes.shape), tf.complex64) if before is None else before
         measured = likelihood.measured(part)
         waves[part.start], back, gap = step(patches, *known, measured, photon, before, first)
-        return float(gap), windows.part(back, corners[part])
+        return float(gap), windows.part(likelihood.shifted(back, part, -1), corners[part])
 
     total = 0.0
     for gap, piece in side_by_side(of_chunk, likelihood.slices):

@@ -24,7 +24,7 @@ from scipy.stats import median_abs_deviation, norm, poisson
 from ptycho import physics
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import probe_support
-from ptycho.scan.windows import inner_windows
+from ptycho.scan.windows import inner_windows, shifted_far_field
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,14 +107,15 @@ def predictions(
     whole = between is not None or data.exact  # else the central square that is illuminated
     n = data.N if whole else probe_support(data.probe)
     image = np.pad(image, [(0, 0)] * (image.ndim - 2) + [(0, 1)] * 2)
-    count = max(1, pixels // data.N**2)
+    count, shifts = max(1, pixels // data.N**2), data.amplitudes.shifts
     for chunk in (patterns[k : k + count] for k in range(0, len(patterns), count)):
         corners = np.floor(data.positions[chunk]).astype(np.int64)
         fractions = (data.positions[chunk] - corners)[:, None].astype(np.float32)
         # the central n × n and a pixel more; a window reaches one pixel beyond the object at most
-        windows = tf.constant(inner_windows(image, corners + (data.N - n) // 2, n + 1))
+        windows = inner_windows(image, corners + (data.N - n) // 2, n + 1)
+        windows = shifted_far_field(windows, None if shifts is None else shifts[chunk], data.N)
         intensity = physics.forward(
-            windows,
+            tf.constant(windows),
             tf.constant(fractions - np.float32((data.N - n) / 2)),  # of the whole patch in its window
             tf.constant(data.model_probes(chunk)),
             flux=None if data.beam.steady else tf.constant(data.beam.flux[chunk, None]),

@@ -19,6 +19,7 @@ from ptycho.reconstruction.estimate import Estimate
 from ptycho.reconstruction.likelihood import UNMEASURED, batch_size, likelihood_step, probes_step
 from ptycho.reconstruction.object_windows import has_gpu, windows_of
 from ptycho.scan.dataset import Dataset
+from ptycho.scan.windows import shifted_far_field
 
 
 class Cache(Protocol):
@@ -147,11 +148,13 @@ class ScanLikelihood:
             offsets, flux, weights = map(tf.constant, filled)
             own_modes = modes if probes is None else probes.chunks[part.start // self.chunk]
             known = offsets, flux, own_modes, background, opr_modes, weights
-            values, gradients = step(windows.cut(places), *known, self.measured(part), photon)
+            cut = self.shifted(windows.cut(places), part)
+            values, gradients = step(cut, *known, self.measured(part), photon)
             images = gradients.get(ARGUMENTS["object"])
-            piece = None if images is None else windows.part(images, corners[part])
+            if images is not None:
+                images = windows.part(self.shifted(images, part, -1), corners[part])
             slopes = {name: gradients[ARGUMENTS[name]].numpy() for name in own}
-            return values.numpy(), slopes, piece
+            return values.numpy(), slopes, images
 
         if self.keeps:
             _ = self._chunks  # read once, not by every thread
@@ -212,7 +215,8 @@ class ScanLikelihood:
             given = self.filled(corners[part], fractions[part], estimate.flux[part], estimate.probes(part))
             offsets, flux, probes = map(tf.constant, given[1:])
             known = offsets, flux, probes, background, no_modes, no_weights
-            _, slopes = step(windows.cut(given[0]), *known, self.measured(part), photon)
+            cut = self.shifted(windows.cut(given[0]), part)
+            _, slopes = step(cut, *known, self.measured(part), photon)
             gradients[part] = slopes["modes"][: part.stop - part.start, 0]
         return gradients
 
@@ -222,6 +226,14 @@ class ScanLikelihood:
         if corners is None:
             corners = np.floor(estimate.positions + 0.5).astype(np.int64)
         return corners, (estimate.positions - corners).astype(np.float32)
+
+    def shifted(self, windows: tf.Tensor, part: slice, sign: int = 1) -> tf.Tensor:
+        """Return a chunk's windows ``(chunk, N, N)``, or slices of them, whose patterns lie where they were
+        measured; ``sign`` −1: the adjoint, for gradients.
+        """
+        shifts = self.data.amplitudes.shifts
+        own = None if shifts is None else sign * self.filled(shifts[part])[0]
+        return shifted_far_field(windows, own, self.data.N)
 
     @property
     def slices(self) -> list[slice]:

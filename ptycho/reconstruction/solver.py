@@ -341,7 +341,7 @@ def digest_of(objective: Objective, start: Estimate, refine: Refine, steps: int,
     noise, data, content = objective.likelihood, objective.likelihood.data, hashlib.sha256()
     anchor = () if objective.anchor is None else (objective.anchor.target, objective.anchor.weight)
     region = None if objective.support is None else objective.support.region
-    for array in (*vars(start).values(), *anchor, data.good, region):
+    for array in (*vars(start).values(), *anchor, data.good, data.amplitudes.shifts, region):
         content.update(b"-" if array is None else np.ascontiguousarray(array).tobytes())
     patterns, of_patterns = data.amplitudes if noise.instead is None else noise.instead, hashlib.sha256()
     for first in range(0, len(data.positions), noise.chunk):

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from ptycho.reconstruction.estimate import Estimate, Refine
+from ptycho.reconstruction.likelihood import noise_deviance
 from ptycho.reconstruction.prior import Prior
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood, likelihood_of
 from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit
@@ -147,6 +148,12 @@ class Sample:
         return estimate.beam(self.data.photon_scale, self.fitted.normalisation)
 
 
+def expected_noise(data: Dataset) -> float:
+    """Return the deviance per measured pixel that photon noise leaves of the mean pattern."""
+    mean = data.amplitudes.statistics.mean_intensity
+    return float(noise_deviance(mean if data.good is None else mean[data.good]).mean())
+
+
 def constant_object(data: Dataset, side: int) -> Estimate:
     """Return an object of ``(side, side)`` equal pixels that gives the patterns' mean energy."""
     bright = data.N / 2 / np.sqrt(measured_power(data.model_probe, data.fresnel, data.good))
@@ -156,7 +163,7 @@ def constant_object(data: Dataset, side: int) -> Estimate:
 def middle(data: Dataset, count: int, spacing: float = TrialOptions.spacing) -> Dataset:
     """Return :func:`middle_patterns` of a scan, on an object of their own."""
     chosen = middle_patterns(data, count, spacing)
-    return place_anew(data, data.amplitudes[chosen], data.positions[chosen], data.good)
+    return place_anew(data, data.amplitudes.some(chosen).in_memory(), data.positions[chosen], data.good)
 
 
 def middle_patterns(data: Dataset, count: int, spacing: float = TrialOptions.spacing) -> np.ndarray:
@@ -186,14 +193,14 @@ def _apart(positions: np.ndarray, spacing: float, count: int) -> np.ndarray:
 
 
 def place_anew(
-    data: Dataset, amplitudes: np.ndarray, positions: np.ndarray, good: np.ndarray | None
+    data: Dataset, amplitudes: Patterns, positions: np.ndarray, good: np.ndarray | None
 ) -> Dataset:
     """Return a dataset of one object with other patterns ``(K, N, N)`` at positions of any origin."""
     corners = positions - np.floor(positions.min(axis=0)) + 1
     groups = np.arange(len(corners), dtype=np.int32)[:, None]
     return replace(
         data,
-        amplitudes=Patterns(np.ascontiguousarray(amplitudes)),
+        amplitudes=amplitudes,
         beam=Beam(data.probe, corners.astype(np.float32), background=data.beam.background),
         image=np.zeros(len(corners), np.int32),
         groups=groups,

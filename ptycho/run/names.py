@@ -32,6 +32,7 @@ REPLACED, DISCARDED = ".replaced", ".discarded"  # the run that is being replace
 PHASES = {  # of a run, as the log names them when they begin
     "reading": "reading the patterns",
     "initial_probe": "estimating the probe",
+    "pattern_shift": "testing whether the patterns shift on the detector",
     "defocus": "testing the defocus of the probe",
     "several_scans": "placing the scans on one object",
     "frame_offset": "testing whether frames are late or early",

@@ -113,7 +113,8 @@ def at_smaller_pixels(data: Dataset, side: int) -> Dataset:
     field under a probe that does not vary.
     """
     good = np.ones((data.N, data.N), bool) if data.good is None else data.good
-    return _at_other_pixels(data, Patterns(padded(data.amplitudes[:], side)), padded(good, side))
+    amplitudes = Patterns(padded(data.amplitudes[:], side), shifts=data.amplitudes.shifts)
+    return _at_other_pixels(data, amplitudes, padded(good, side))
 
 
 def _at_other_pixels(data: Dataset, amplitudes: Patterns, good: np.ndarray) -> Dataset:

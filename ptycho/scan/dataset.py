@@ -248,17 +248,23 @@ class Dataset:
 
             x = √max(f² (A² − b), 0) / c
 
+        Patterns that are shifted on the detector are brought back by whole pixels.
+
         Returns:
             ``(*patterns.shape, N, N)`` float32; −1: nothing was measured.
         """
         x, beam = self.measured(patterns), self.beam
-        if beam.steady and beam.background is None:
-            return x
         if beam.background is not None:
             x = np.sqrt(np.maximum(np.square(x) - np.float32(self.normalisation**2) * beam.background, 0))
         if not beam.steady:
             x = x / beam.flux[patterns][..., None, None]
-        return x if self.good is None else np.where(self.good, x, np.float32(-1))
+        if self.good is not None:
+            x = np.where(self.good, x, np.float32(-1))
+        if self.amplitudes.shifts is not None:
+            whole = np.rint(self.amplitudes.shifts[patterns]).astype(int)
+            for index in np.ndindex(whole.shape[:-1]):
+                x[index] = np.roll(x[index], -whole[index], (0, 1))
+        return x
 
     def measured(self, patterns: np.ndarray | slice) -> np.ndarray:
         """Return ``f·A`` of some patterns, ``(*patterns.shape, N, N)`` float32; −1: nothing was measured."""

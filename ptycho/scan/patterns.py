@@ -115,10 +115,14 @@ class Patterns:
     Args:
         rows: in memory or in a file.
         statistics: of exactly these rows, if they are known already.
+        shifts: ``(J, 2)`` float32, (row, col) in detector pixels, by which each pattern is shifted from the
+            middle of the detector; None: none is.
     """
 
-    def __init__(self, rows: Rows, statistics: Statistics | None = None) -> None:
-        self._rows = rows
+    def __init__(
+        self, rows: Rows, statistics: Statistics | None = None, shifts: np.ndarray | None = None
+    ) -> None:
+        self._rows, self.shifts = rows, shifts
         if statistics is not None:
             self.__dict__["statistics"] = statistics
 
@@ -150,6 +154,10 @@ class Patterns:
         """Return the patterns ``indices (n,)``, in this order; they are not copied."""
         return self._with(SomeRows(self._rows, indices), indices)
 
+    def shifted(self, shifts: np.ndarray) -> Patterns:
+        """Return the same patterns, taken to be shifted by ``shifts (J, 2)``."""
+        return Patterns(self._rows, self.__dict__.get("statistics"), shifts)
+
     def in_memory(self) -> Patterns:
         """Return the same patterns, read into memory."""
         every = np.arange(len(self))
@@ -157,11 +165,12 @@ class Patterns:
 
     def _with(self, rows: Rows, indices: np.ndarray) -> Patterns:
         known = self.__dict__.get("statistics")
-        return Patterns(rows, None if known is None else known.of_some(indices, rows))
+        shifts = None if self.shifts is None else self.shifts[indices]
+        return Patterns(rows, None if known is None else known.of_some(indices, rows), shifts)
 
     def middle(self, good: np.ndarray) -> Patterns:
         """Return the middle of the patterns, of the size of a mask ``(n, n)``, zero where false; no copy."""
-        return Patterns(MiddleRows(self._rows, good))
+        return Patterns(MiddleRows(self._rows, good), shifts=self.shifts)
 
     def blocks(self, pixels: int = 2**22) -> Iterator[np.ndarray]:
         """Yield all patterns in order, in blocks ``(j, N, N)`` of at most so many ``pixels``."""

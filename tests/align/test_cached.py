@@ -96,7 +96,9 @@ def test_without_a_cache_nothing_is_kept(tmp_path, calls):
 
 
 def test_a_scan_that_was_turned_is_read_so_again():
-    turned = dict(zip(READING, (True, False, True, -1, 1, 90, (2, 5)), strict=True))
+    turned = dict(
+        zip(READING, (True, False, True, -1, 1, ((0.0, 0.5), (-0.5, 0.25)), 90, (2, 5)), strict=True)
+    )
     kept = {"texts": np.asarray(json.dumps({"reading": turned}))}
     config = reading_of(kept, DataConfig(file="x"))
     assert {key: getattr(config, key) for key in READING} == turned
