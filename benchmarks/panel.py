@@ -17,7 +17,8 @@ relief, elevation data of Matplotlib as a smooth thickness. Probes: a defocused 
 lens, an aberrated electron lens. A pattern is |F(P·O)|² by NumPy. Where positions are not whole pixels, the
 object is shifted by a quintic spline. Counts are Poisson. ``drift``: positions that drift smoothly by some
 pixels, and a probe out of focus; ``frames``: one pattern in thirty is that of another position; ``faint``:
-the 0.1th power of the object, so phases of .15 rad, and .6 of the probe's defocus in the file.
+the 0.1th power of the object, so phases of .15 rad, and .6 of the probe's defocus in the file; ``descan``:
+patterns that shift on the detector with the position, by about 1.5 px across the scan.
 
 Each cell has a row: relative complex error |A − T| / |T − mean T| after one complex scale, one phase plane
 and one sub-pixel shift, and seconds. The columns are the likelihood alone; the edge-preserving regulariser
@@ -94,6 +95,7 @@ MARKS = {
 }
 COURSE = ("a lens 1e+06 5 nothing", "c lens 1e+06 12 nothing", "c lens 1e+04 12 nothing")
 COURSE_EPOCHS = (3, 10, 30, 100, 300)
+DESCAN = np.array([[0.025, 0.008], [-0.006, 0.028]])  # detector pixels for one of the position
 ILLUMINATED = 0.1  # scored are pixels above this fraction of the strongest illumination
 
 
@@ -132,6 +134,7 @@ def cells() -> Iterator[Cell]:
         yield from (Cell(name, "lens", photons, 8, wrong) for name in OBJECTS for photons in (1e5, 1e6))
     yield from (Cell(name, "lens", 1e6, 8, wrong) for wrong in ("drift", "frames") for name in OBJECTS)
     yield from (Cell(name, "lens", photons, 8, "faint") for name in OBJECTS for photons in (1e5, 1e6))
+    yield from (Cell(name, "lens", photons, 8, "descan") for name in OBJECTS for photons in (1e4, 1e6))
 
 
 def photograph(name: str, side: int) -> np.ndarray:
@@ -198,10 +201,16 @@ def drift_of(count: int) -> np.ndarray:
     return 6 * np.column_stack([np.sin(2.2 * time) - 0.8 * time**2, time**2 - 0.25 * np.sin(5 * time)])
 
 
-def far_intensity(object_: np.ndarray, probe: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    """Return ``|F(P·O)|²``, ``(J, N, N)``, with the zero frequency at N//2."""
+def far_intensity(
+    object_: np.ndarray, probe: np.ndarray, positions: np.ndarray, descan: np.ndarray | None = None
+) -> np.ndarray:
+    """Return ``|F(P·O)|²``, ``(J, N, N)``, zero frequency at N//2; shifted by a ``descan (2, 2)``."""
     found, N = [], len(probe)
-    for row, col in positions:
+    shifts = (
+        np.zeros((len(positions), 2)) if descan is None else (positions - positions.mean(axis=0)) @ descan.T
+    )
+    axis = 2j * np.pi * np.arange(N) / N
+    for (row, col), (down, right) in zip(positions, shifts, strict=True):
         whole = int(row), int(col)
         part = object_[max(whole[0] - 6, 0) : whole[0] + N + 7, max(whole[1] - 6, 0) : whole[1] + N + 7]
         move = [min(w, 6) for w in whole]
@@ -212,6 +221,7 @@ def far_intensity(object_: np.ndarray, probe: np.ndarray, positions: np.ndarray)
                 part.imag, back, order=5, mode="nearest"
             )
         patch = part[move[0] : move[0] + N, move[1] : move[1] + N]
+        patch = patch * np.exp(np.add.outer(down * axis, right * axis))
         found.append(np.abs(np.fft.fftshift(np.fft.fft2(np.fft.ifftshift(probe * patch), norm="ortho"))) ** 2)
     return np.array(found)
 
@@ -246,7 +256,7 @@ def scan_of(cell: Cell) -> tuple[Dataset, np.ndarray, np.ndarray]:
     if cell.wrong == "finer":
         intensity = intensity_of_finer(object_of(cell.object, 2 * side, 2), probe, true)
     else:
-        intensity = far_intensity(object_, probe, true)
+        intensity = far_intensity(object_, probe, true, DESCAN if cell.wrong == "descan" else None)
     if cell.wrong in ("modes", "all"):
         second = probe * np.linspace(-1, 1, N)
         intensity += 0.15 * far_intensity(

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ptycho.align.aligned import AlignedScan, RunContext, read_again
-from ptycho.align.geometry import coarse_rotation, find_geometry, rotation_is_open
+from ptycho.align.geometry import coarse_rotation, find_geometry, of_electrons, rotation_is_open
 from ptycho.align.initial_probe import (
     check_probe,
     compare_defocus,
@@ -83,7 +83,8 @@ def look_at_rotation(aligned: AlignedScan) -> AlignedScan:
 def correct_pattern_shift(aligned: AlignedScan, context: RunContext) -> AlignedScan:
     """Read the scan again with patterns that shift on the detector, if that explains it clearly better."""
     view = downsampled(aligned.data)
-    found = find_pattern_shift(view.data, aligned.rotation.degrees)
+    electrons = of_electrons(aligned.scan, aligned.config.data)
+    found = find_pattern_shift(view.data, aligned.rotation.degrees, electrons)
     if found is None:
         return aligned
     shift = as_pairs(found.matrix * view.ratio)

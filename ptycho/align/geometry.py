@@ -97,8 +97,12 @@ class CoarseRotation:
 
 def rotation_is_open(scan: ScanGeometry, config: DataConfig) -> bool:
     """Return whether the rotation is estimated: for electrons, if ``data.rotation_deg`` is not specified."""
-    electrons = config.electrons_keV is not None or (scan.raw.energy_eV or 0) > OPTIONS.electrons_eV
-    return config.rotation_deg is None and electrons
+    return config.rotation_deg is None and of_electrons(scan, config)
+
+
+def of_electrons(scan: ScanGeometry, config: DataConfig) -> bool:
+    """Return whether a scan was measured with electrons."""
+    return config.electrons_keV is not None or (scan.raw.energy_eV or 0) > OPTIONS.electrons_eV
 
 
 def coarse_rotation(data: Dataset, is_open: bool, options: GeometryOptions = OPTIONS) -> CoarseRotation:

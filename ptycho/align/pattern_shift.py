@@ -11,8 +11,9 @@ one. So S counts only if it explains held-out patterns far better.
 
     O exp(−iπ Xᵀ S X / N),   P exp(iπ xᵀ S x / N)
 
-So only an S with an antisymmetric part is found, or one that the specified probe contradicts. Where one is
-found, all of the trend is taken, and the object has no mean curvature of its phase.
+So only an S with an antisymmetric part explains more; that part is then found by short fits. Where there is
+one, all of the trend is taken, and the object has no mean curvature of its phase. Samples in an electron
+microscope have none: there a symmetric S is taken, too, unless the patterns contradict it.
 """
 
 from __future__ import annotations
@@ -38,6 +39,9 @@ class ShiftOptions:
     first: tuple[int, int] = (10, 20)  # steps of the object alone, then with the probe,
     last: tuple[int, int] = (20, 80)  # and of the fits that decide, which refine a wrong curvature
     better: Rule = Rule(4.0, 0.01)
+    worse: Rule = Rule(2.0, 0.002)
+    spread: float = 2.0  # standard errors of the trend, between fits along its antisymmetric part
+    rounds: int = 2
     remaining: float = 0.5  # of the held-out deviance beyond photon noise, at most
 
 
@@ -53,24 +57,49 @@ class PatternShift(NamedTuple):
 
 
 def find_pattern_shift(
-    data: Dataset, degrees: float = 0.0, options: ShiftOptions = OPTIONS
+    data: Dataset,
+    degrees: float = 0.0,
+    uncurved: bool = False,
+    options: ShiftOptions = OPTIONS,
 ) -> PatternShift | None:
     """Return the shift that explains patterns of one object in a far field far better than none, or None.
 
-    ``degrees``: rotation of the positions, as far as it is known.
+    Args:
+        degrees: rotation of the positions, as far as it is known.
+        uncurved: the phase of the object has no mean curvature, so that a shift is taken that explains the
+            patterns as well as none.
     """
     matrix, error = trend(centres_of_mass(data), data.positions)
     across = np.abs(matrix) * np.ptp(data.positions, axis=0)
     if not np.any((np.abs(matrix) > options.z * error) & (across > options.least)):
         return None
-    samples = [_sample(shifted(data, S), degrees) for S in (matrix, np.zeros((2, 2)))]
-    for steps, rest in ((options.first, 1.0), (options.last, options.remaining)):
-        trial, none = (sample.trial(None, sample.fit_object(*steps)) for sample in samples)
-        noise = expected_noise(data) if data.counts else 0.0
+    noise = expected_noise(data) if data.counts else 0.0
+
+    def with_and_without(steps: tuple[int, int], rest: float) -> tuple[PatternShift, bool]:
+        """Fits under S and without, and whether S leaves at most a ``rest`` of what is not photon noise."""
+        trial, none = (_trial(data, S, degrees, steps) for S in (matrix, np.zeros((2, 2))))
         less = trial.held_out.mean() - noise < rest * (none.held_out.mean() - noise)
-        if not (less and trial.gain_over(none).passes(options.better)):
-            return None
-    return PatternShift(matrix, trial, none)
+        return PatternShift(matrix, trial, none), bool(less and trial.gain_over(none).passes(options.better))
+
+    if not (with_and_without(options.first, 1.0)[1] or uncurved):
+        return None
+    step = options.spread * float(error.max()) * np.array([[0, 1], [-1, 0]]) @ rotation(degrees)
+    for k in range(options.rounds):
+        matrix = _best_along(data, matrix, step / 3**k, degrees, options)
+    found, explains_more = with_and_without(options.last, options.remaining)
+    as_good = uncurved and not found.none.gain_over(found.trial).passes(options.worse)
+    return found if explains_more or as_good else None
+
+
+def _best_along(
+    data: Dataset, matrix: np.ndarray, step: np.ndarray, degrees: float, options: ShiftOptions
+) -> np.ndarray:
+    """Return S ``(2, 2)``, at most two steps off, at the vertex of a parabola of the deviance."""
+    trials = (_trial(data, matrix + k * step, degrees, options.first) for k in (-1, 0, 1))
+    below, middle, above = (float(trial.deviance.mean()) for trial in trials)
+    if (bend := below - 2 * middle + above) <= 0:
+        return matrix
+    return matrix + float(np.clip((below - above) / (2 * bend), -2, 2)) * step
 
 
 def trend(values: np.ndarray, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -95,7 +124,8 @@ def shifted(data: Dataset, matrix: np.ndarray) -> Dataset:
     return replace(data, amplitudes=data.amplitudes.shifted(shifts.astype(np.float32)))
 
 
-def _sample(data: Dataset, degrees: float) -> Sample:
-    """Return the patterns of trials, at rotated positions."""
-    some = middle(data, TrialOptions().count(data.N))
-    return Sample.of(place_anew(some, some.amplitudes, some.positions @ rotation(degrees).T, some.good))
+def _trial(data: Dataset, matrix: np.ndarray, degrees: float, steps: tuple[int, int]) -> Trial:
+    """Fit some patterns under a shift S ``(2, 2)``, at rotated positions."""
+    some = middle(shifted(data, matrix), TrialOptions().count(data.N))
+    sample = Sample.of(place_anew(some, some.amplitudes, some.positions @ rotation(degrees).T, some.good))
+    return sample.trial(matrix, sample.fit_object(*steps))

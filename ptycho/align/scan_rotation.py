@@ -60,7 +60,6 @@ class Parallax(NamedTuple):
 def scan_rotations(data: Dataset) -> tuple[ScanRotation, ScanRotation]:
     """Return the rotation of a scan of one object for the patterns as they are, and transposed."""
     slopes = slopes_of(centres_of_mass(data), data.positions.astype(float))
-    slopes = slopes - slopes.mean(axis=0)  # patterns that shift on the detector have a mean slope
     return rotation_of(slopes), rotation_of(slopes[:, ::-1])
 
 
@@ -85,10 +84,12 @@ def slopes_of(values: np.ndarray, positions: np.ndarray, nearest: int = 8) -> np
 
 
 def rotation_of(slopes: np.ndarray, overlap: float = 2.0) -> ScanRotation:
-    """Return the rotation that leaves slopes ``(J, 2, 2)`` the least curl.
+    """Return the rotation that leaves slopes ``(J, 2, 2)`` the least curl, up to their mean.
 
+    Patterns that shift on the detector with the position have a mean slope, with any curl.
     ``overlap``: factor of the error, as neighbouring planes have patterns in common.
     """
+    slopes = slopes - slopes.mean(axis=0)
     curl, div = slopes[:, 0, 1] - slopes[:, 1, 0], slopes[:, 0, 0] + slopes[:, 1, 1]
     both, more = np.sum(curl * div), np.sum(div**2) - np.sum(curl**2)
     angle = 0.5 * np.arctan2(-2 * both, more)

@@ -120,8 +120,8 @@ FLAGS = {
     SHIFT: Flag(
         "the patterns shift on the detector with the scan position (descan): that explains more of the "
         "misfit than any other cause that was tried (misfit_causes)",
-        "centre each pattern by the shift that a scan without a sample shows, or correct the descan; do not "
-        "correct it by a scale or rotation of the positions",
+        "specify the shift that a scan without a sample shows (data.pattern_shift), or correct the descan; "
+        "do not correct it by a scale or rotation of the positions",
     ),
     MOTION: Flag(
         "the sample moved while patterns were measured (a fly scan, or vibration): that explains more of the "

@@ -2,6 +2,7 @@
 
     λ_j = (Σ_m |F ψ_jm|² + b) / f²,   ψ_jm = c_j P_m(x − s_j) O[w_j + x],   r_j = w_j + s_j, w_j whole
 
+(where patterns are shifted by d_j on the detector, windows O[w_j + x] come with a factor exp(2πi d_j·x/N))
 in photons, f being the normalised amplitude of one (where photons are not known, of one *effective*
 photon: such that the noise of an amplitude is ½, as it is for photons); of a near field F goes on to the
 detector (:mod:`ptycho.physics.fresnel`). Up to a constant, −2 log p of a

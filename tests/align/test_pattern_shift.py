@@ -184,6 +184,13 @@ def test_right_patterns_are_not_shifted(lens):
     assert find_pattern_shift(simulated(np.zeros((2, 2)), lens=lens)[0]) is None
 
 
+def test_the_sample_of_a_microscope_has_no_lens():
+    """There a symmetric shift is taken, which cannot be told from a curved phase."""
+    data = simulated(0.04 * np.eye(2))[0]
+    assert find_pattern_shift(data) is None
+    np.testing.assert_allclose(find_pattern_shift(data, uncurved=True).matrix, 0.04 * np.eye(2), atol=0.006)
+
+
 def as_read(tmp_path, counts, data, **keys):
     given = ptycho.Scan.from_arrays(counts, data.positions, data.probe[0], counts=True)
     config = ScanRunConfig(data=replace(given.data, **keys))

@@ -29,6 +29,13 @@ def test_positions_are_turned_back(scan, degrees):
     assert found.curl < 0.05
 
 
+def test_a_shift_on_the_detector_does_not_matter(scan):
+    places, deflections = scan
+    plane = turned(places, 5.0) @ np.array([[0.3, 0.4], [-0.5, 0.1]]).T
+    found = rotation_of(slopes_of(deflections + plane, turned(places, 5.0)))
+    assert found.degrees == pytest.approx(-5, abs=2)
+
+
 def test_mirrored_patterns_leave_more_curl(scan):
     places, deflections = scan
     slopes = slopes_of(deflections[:, ::-1], places)
