@@ -15,7 +15,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ptycho.progress import Advance, silent
-from ptycho.reconstruction.background import first_background
 from ptycho.reconstruction.blocks import (
     FROM_DIFFERENCE_MAP,
     FROM_NOTHING,
@@ -26,7 +25,7 @@ from ptycho.reconstruction.blocks import (
     multiresolution_start,
 )
 from ptycho.reconstruction.estimate import Estimate, Refine
-from ptycho.reconstruction.model_selection import first_noise, select_model
+from ptycho.reconstruction.model_selection import first_background, first_noise, select_model
 from ptycho.reconstruction.prior import Prior
 from ptycho.reconstruction.probe_variation import weigh_variation
 from ptycho.reconstruction.regulariser_selection import Regularisation, select_regulariser

@@ -14,7 +14,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from ptycho.reconstruction.background import first_background
 from ptycho.reconstruction.blocks import multiresolution_start
 from ptycho.reconstruction.difference_map import difference_map
 from ptycho.reconstruction.estimate import Estimate, more_modes
@@ -208,6 +207,23 @@ def _try_background(selection: Selection) -> None:
         start = replace(selection.estimate, background=background)
         refine = replace(selection.refine, background=True)
         selection.try_model("background", start, refine, selection.options.background)
+
+
+def first_background(likelihood: ScanLikelihood, estimate: Estimate, steps: int = 8) -> np.ndarray:
+    """Return ``(N, N)`` where the search for a background starts: dark pixels, then expectation maximisation.
+
+    b ← b ⟨n/λ⟩ for each pixel, in so many ``steps``, never makes the likelihood worse. Normalised.
+    """
+    data, f = likelihood.data, likelihood.normalisation
+    statistics, good = data.amplitudes.statistics, data.good
+    mean = statistics.mean_intensity.mean(where=True if good is None else good)
+    background = np.full((data.N, data.N), f**2 * (statistics.darkest(good) + 1e-6 * mean), np.float32)
+    for _ in range(steps):
+        there = replace(estimate, background=background)
+        slope = likelihood.evaluate(there, ("background",)).gradients["background"]
+        excess = slope * np.float32(likelihood.photon**2) / len(estimate.positions)  # 1 − ⟨n/λ⟩
+        background = background * (1 - np.minimum(excess, 0.9))
+    return background
 
 
 def _try_fewer_modes(selection: Selection) -> None:

@@ -19,7 +19,7 @@ from ptycho.files.file_array import FileArray
 from ptycho.progress import Progress
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import intensity_of
-from ptycho.scan.reconstruction import Reconstruction, above
+from ptycho.scan.reconstruction import Reconstruction, illuminated_area
 from ptycho.scan.windows import add_windows, inner_windows, placed_windows
 
 PredictStep = Callable[..., Any]
@@ -196,7 +196,7 @@ def _weighted_mean(regions: Regions, factors: np.ndarray, layout: Layout, weight
             square[i] += add_windows(w[mine] * np.abs(inferred) ** 2, where, shape[1:])
     inner = np.s_[:, layout.margin : layout.side - layout.margin, layout.margin : layout.side - layout.margin]
     total, illumination, stated, square = total[inner], illumination[inner], stated[inner], square[inner]
-    mask = above(illumination)
+    mask = illuminated_area(illumination)
     usable = mask & (stated > 0)
     objects = np.where(usable, total / np.where(usable, stated, 1), 0)
     apart = [_apart(*sums) for sums in zip(objects, square, stated, usable, strict=True)]

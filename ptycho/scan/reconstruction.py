@@ -111,12 +111,12 @@ def covered(data: Dataset, share: float = 1e-3, island: float = 0.02) -> np.ndar
     """
     from skimage.morphology import remove_small_objects
 
-    masks, probe = above(illumination(data), share), intensity_of(data.probe)
+    masks, probe = illuminated_area(illumination(data), share), intensity_of(data.probe)
     least = int(island * np.count_nonzero(probe > share * probe.max()))
     return np.stack([remove_small_objects(mask, max_size=least) for mask in masks])
 
 
-def above(dose: np.ndarray, share: float = 1e-3) -> np.ndarray:
+def illuminated_area(dose: np.ndarray, share: float = 1e-3) -> np.ndarray:
     """Return where a summed illumination ``(I, M, M)`` is above ``share`` of its maximum."""
     return dose > share * dose.max()
 
