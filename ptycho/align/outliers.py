@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-from scipy.spatial import cKDTree
 
 from ptycho.align.aligned import AlignedScan, RunContext
 from ptycho.align.position_jumps import JumpOptions
@@ -20,7 +19,7 @@ from ptycho.preparation.dataset import at_positions
 from ptycho.preparation.start import OUTLIERS
 from ptycho.reconstruction.estimate import Refine
 from ptycho.reconstruction.solver import OBJECT_ALONE
-from ptycho.reconstruction.trial import TrialOptions
+from ptycho.reconstruction.trial import TrialOptions, stand_out
 from ptycho.scan.coarser import downsampled
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
@@ -41,8 +40,6 @@ class OutlierOptions:
     most: float = 0.1  # of the patterns that may be outliers; of more the model is wrong
     flux: float = 0.25  # least difference of an unusual flux from one,
     unusual: float = 8.0  # and so many times the median difference
-    ratio: float = 1.6  # of a pattern's energy and that of its neighbours, from which it stands out
-    neighbours: int = 5
 
 
 class Outliers(NamedTuple):
@@ -50,14 +47,6 @@ class Outliers(NamedTuple):
 
     mask: np.ndarray  # ``(J,)`` bool
     flux: np.ndarray  # c ``(J,)`` float32, one of patterns with the usual flux
-
-
-def any_stands_out(data: Dataset, options: OutlierOptions = OutlierOptions()) -> bool:
-    """Return whether a few patterns are much brighter or darker than their neighbours."""
-    energies = np.maximum(data.amplitudes.statistics.energies, 1e-30)
-    near = cKDTree(data.positions).query(data.positions, k=options.neighbours + 1)[1][:, 1:]
-    off = np.abs(np.log(energies / np.median(energies[near], axis=1)))
-    return bool(0 < np.mean(off > np.log(options.ratio)) <= options.most)
 
 
 def find_outliers(
@@ -107,7 +96,7 @@ def may_have_outliers(aligned: AlignedScan) -> bool:
     some = TrialOptions.least <= count <= data.held_by(JumpOptions.most_pixels, 1)
     if not (one_scan and some and aligned.positions_may_jump):
         return False
-    return aligned.contradicted or any_stands_out(data)
+    return aligned.contradicted or bool(stand_out(data).any())
 
 
 def drop_outliers(aligned: AlignedScan, context: RunContext) -> AlignedScan:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from scipy.spatial import cKDTree
 
 from ptycho.reconstruction.estimate import Estimate, Refine
 from ptycho.reconstruction.likelihood import noise_deviance
@@ -170,15 +171,28 @@ def middle_patterns(data: Dataset, count: int, spacing: float = TrialOptions.spa
     """Return indices of at most ``count`` neighbouring patterns in the middle of a scan.
 
     They are the nearest ones to the pattern that is nearest to the middle. Where patterns lie denser than
-    ``spacing`` probe diameters, some between them are left out.
+    ``spacing`` probe diameters, some between them are left out. A few that :func:`stand_out` are not used: a
+    beam that was dim for some frames would otherwise look like a wrong scale of the positions.
     """
     off_middle = np.linalg.norm(data.positions - np.median(data.positions, axis=0), axis=1)
     centre = int(np.argmin(off_middle))
-    mine = np.flatnonzero(data.image == data.image[centre])
+    mine = np.flatnonzero((data.image == data.image[centre]) & ~stand_out(data))
     distance = np.linalg.norm(data.positions[mine] - data.positions[centre], axis=1)
     mine = mine[np.argsort(distance, kind="stable")]
     apart = _apart(data.positions[mine], spacing * energy_diameter(data.probe), count)
     return mine[np.concatenate([apart, np.setdiff1d(np.arange(len(mine)), apart)])[:count]]
+
+
+def stand_out(data: Dataset, ratio: float = 1.6, neighbours: int = 5, most: float = 0.1) -> np.ndarray:
+    """Return which patterns ``(J,)`` have an energy that differs from their neighbours' by a ``ratio``.
+
+    None, if that is a share of more than ``most``: then the sample is like that.
+    """
+    energies, count = np.maximum(data.amplitudes.statistics.energies, 1e-30), len(data.positions)
+    near = cKDTree(data.positions).query(data.positions, k=min(neighbours + 1, count))[1].reshape(count, -1)
+    off = np.abs(np.log(energies / np.median(energies[near[:, 1:]], axis=1))) if count > 1 else np.zeros(1)
+    far = off > np.log(ratio)
+    return far & (far.mean() <= most)
 
 
 def _apart(positions: np.ndarray, spacing: float, count: int) -> np.ndarray:

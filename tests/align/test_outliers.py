@@ -9,10 +9,11 @@ from helpers.likelihood import Scan
 import ptycho
 from ptycho.align.aligned import RunContext, read
 from ptycho.align.cached import READING
-from ptycho.align.outliers import any_stands_out, drop_outliers, find_outliers, may_have_outliers
+from ptycho.align.outliers import drop_outliers, find_outliers, may_have_outliers
 from ptycho.config import ScanRunConfig
 from ptycho.preparation.prepare import interpret_again
 from ptycho.preparation.start import decided_reading
+from ptycho.reconstruction.trial import middle_patterns, stand_out
 
 COUNT = 100
 
@@ -94,7 +95,7 @@ def test_a_scan_goes_on_without_them(counts, tmp_path):
     given = ptycho.Scan.from_arrays(spoilt(good, MIXED), data.positions, data.probe[0], counts=True)
     config, context = ScanRunConfig(data=replace(given.data, drop=(3,))), RunContext(tmp_path)
     aligned = read(interpret_again(given.geometry, config.data), config, context)
-    assert any_stands_out(aligned.data) and may_have_outliers(aligned)
+    assert stand_out(aligned.data).any() and may_have_outliers(aligned)
     dropped = drop_outliers(aligned, context)
     assert dropped.config.data.drop == (3, 33, 45, 57, 64)
     kept = np.setdiff1d(np.arange(COUNT), dropped.config.data.drop)
@@ -107,3 +108,16 @@ def test_a_scan_goes_on_without_them(counts, tmp_path):
     (tmp_path / "metrics.json").write_text(f'{{"findings": {{"{finding.what}": ["{finding.value}", ""]}}}}')
     assert decided_reading(tmp_path, config.data).drop == dropped.config.data.drop
     assert "drop" in READING
+
+
+def test_frames_of_a_dim_beam_are_in_no_trial(counts):
+    """Eight frames in a row, in the middle of the scan; of more than a tenth the sample may be the cause."""
+    data, good = counts
+    for dim, found in ((range(41, 49), range(41, 49)), (range(41, 55), ())):
+        weak = good.copy()
+        weak[list(dim)] = np.rint(weak[list(dim)] / 100)
+        seen = replace(data, amplitudes=np.sqrt(weak).astype(np.float32))
+        assert np.flatnonzero(stand_out(seen)).tolist() == list(found)
+        chosen = middle_patterns(seen, 60, 0.0)
+        assert len(chosen) == 60 and not np.isin(chosen, list(found)).any()
+    assert np.isin(chosen, range(41, 55)).any()
