@@ -183,7 +183,7 @@ def middle_patterns(data: Dataset, count: int, spacing: float = TrialOptions.spa
     return mine[np.concatenate([apart, np.setdiff1d(np.arange(len(mine)), apart)])[:count]]
 
 
-def stand_out(data: Dataset, ratio: float = 1.6, neighbours: int = 5, most: float = 0.1) -> np.ndarray:
+def stand_out(data: Dataset, ratio: float = 1.6, neighbours: int = 8, most: float = 0.1) -> np.ndarray:
     """Return which patterns ``(J,)`` have an energy that differs from their neighbours' by a ``ratio``.
 
     None, if that is a share of more than ``most``: then the sample is like that.
