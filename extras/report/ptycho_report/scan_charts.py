@@ -38,9 +38,8 @@ class Chart:
 
 def chart(title: str, caption: str, draw: Callable[[Axes], object]) -> Chart:
     """Return the chart that ``draw`` makes of empty axes."""
-    figure = Figure(figsize=(4.8, 3.4))
+    figure = Figure(figsize=(4.8, 3.4), layout="constrained")
     draw(figure.add_subplot())
-    figure.subplots_adjust(left=0.16, right=0.88, bottom=0.15, top=0.97)  # twice as fast as a layout engine
     return Chart(title, figure_uri(figure), caption)
 
 

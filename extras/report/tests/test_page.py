@@ -7,9 +7,11 @@ import pytest
 from helpers.pages import Page, check_closed
 from helpers.run_folders import J, assessment_arrays, positions_of, probe_modes, write_run
 
+from ptycho.evaluation.figures import draw_misfit
 from ptycho.files.lock import locked
 from ptycho.report.gather import gather
 from ptycho_report.page import report_page, view_of
+from ptycho_report.scan_charts import chart
 
 
 @pytest.fixture(autouse=True)
@@ -58,6 +60,18 @@ def test_misfits_and_moves_are_where_their_patterns_are(tmp_path, monkeypatch):
     moves = found - assessment_arrays()["nominal_positions"]
     assert len(places) == len(shifts) == J
     np.testing.assert_allclose(shifts[:, 0] / shifts[0, 0], moves[:, 0] / moves[0, 0], rtol=1e-3)
+
+
+def test_no_label_of_a_chart_is_cut_off(monkeypatch):
+    shown = []
+    monkeypatch.setattr("ptycho_report.scan_charts.figure_uri", lambda figure: shown.append(figure) or "")
+    places = np.random.default_rng(0).uniform(0, 3, (20, 2))
+    chart("misfit", "", lambda axes: draw_misfit(axes, places, 0.05 + 1e-4 * np.arange(20), "µm"))
+    (figure,) = shown
+    figure.draw_without_rendering()
+    everything = figure.get_tightbbox()  # in inches
+    assert everything.x0 >= 0 and everything.y0 >= 0
+    assert everything.x1 <= figure.get_figwidth() and everything.y1 <= figure.get_figheight()
 
 
 @pytest.mark.parametrize(
