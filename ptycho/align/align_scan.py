@@ -84,7 +84,7 @@ def correct_pattern_shift(aligned: AlignedScan, context: RunContext) -> AlignedS
     """Read the scan again with patterns that shift on the detector, if that explains it clearly better."""
     view = downsampled(aligned.data)
     electrons = of_electrons(aligned.scan, aligned.config.data)
-    found = find_pattern_shift(view.data, aligned.rotation.degrees, electrons)
+    found = find_pattern_shift(view.data, aligned.rotation.degrees, electrons, not aligned.estimated)
     if found is None:
         return aligned
     shift = as_pairs(found.matrix * view.ratio)

@@ -11,8 +11,9 @@ one. So S counts only if it explains held-out patterns far better.
 
     O exp(−iπ Xᵀ S X / N),   P exp(iπ xᵀ S x / N)
 
-So only an S with an antisymmetric part explains more; that part is then found by short fits. Where there is
-one, all of the trend is taken, and the object has no mean curvature of its phase. Samples in an electron
+So only an S with an antisymmetric part explains more; that part is then found by short fits. The symmetric
+part is that under which the specified probe explains the patterns. Where it does not explain them, or none is
+specified, the trend is taken, and the object has no mean curvature of its phase. Samples in an electron
 microscope have none: there a symmetric S is taken, too, unless the patterns contradict it.
 """
 
@@ -42,10 +43,14 @@ class ShiftOptions:
     worse: Rule = Rule(2.0, 0.002)
     spread: float = 2.0  # standard errors of the trend, between fits along its antisymmetric part
     rounds: int = 2
+    alone: tuple[int, int] = (30, 0)  # steps of the fits under a specified probe
+    as_good: float = 0.25  # more that it may leave than a refined one, in logarithms of held-out deviances
     remaining: float = 0.5  # of the held-out deviance beyond photon noise, at most
 
 
 OPTIONS = ShiftOptions()
+WAYS = np.array([[[0, 1], [-1, 0]], [[1, 0], [0, 1]], [[1, 0], [0, -1]], [[0, 1], [1, 0]]])
+"""Of which S is a sum; the first is antisymmetric."""
 
 
 class PatternShift(NamedTuple):
@@ -60,6 +65,7 @@ def find_pattern_shift(
     data: Dataset,
     degrees: float = 0.0,
     uncurved: bool = False,
+    specified: bool = True,
     options: ShiftOptions = OPTIONS,
 ) -> PatternShift | None:
     """Return the shift that explains patterns of one object in a far field far better than none, or None.
@@ -68,6 +74,7 @@ def find_pattern_shift(
         degrees: rotation of the positions, as far as it is known.
         uncurved: the phase of the object has no mean curvature, so that a shift is taken that explains the
             patterns as well as none.
+        specified: so is the probe; if it is right, it determines the symmetric part.
     """
     matrix, error = trend(centres_of_mass(data), data.positions)
     across = np.abs(matrix) * np.ptp(data.positions, axis=0)
@@ -83,22 +90,38 @@ def find_pattern_shift(
 
     if not (with_and_without(options.first, 1.0)[1] or uncurved):
         return None
-    step = options.spread * float(error.max()) * np.array([[0, 1], [-1, 0]]) @ rotation(degrees)
+    steps = options.spread * float(error.max()) * WAYS @ rotation(degrees)
     for k in range(options.rounds):
-        matrix = _best_along(data, matrix, step / 3**k, degrees, options)
+        matrix = _best_along(data, matrix, steps[0] / 3**k, degrees, options.first)
+    if specified and (own := _under_probe(data, matrix, steps[1:], degrees, options)) is not None:
+        matrix = own
     found, explains_more = with_and_without(options.last, options.remaining)
     as_good = uncurved and not found.none.gain_over(found.trial).passes(options.worse)
     return found if explains_more or as_good else None
 
 
+def _under_probe(
+    data: Dataset, matrix: np.ndarray, steps: np.ndarray, degrees: float, options: ShiftOptions
+) -> np.ndarray | None:
+    """Return S ``(2, 2)`` with the symmetric part under which the specified probe explains the patterns.
+
+    None: there is none under which it explains them nearly as well as when it is refined.
+    """
+    for k in range(options.rounds + 1):
+        for step in steps:
+            matrix = _best_along(data, matrix, 4 * step / 3**k, degrees, options.alone)
+    kept, refined = (_trial(data, matrix, degrees, of) for of in ((sum(options.last), 0), options.last))
+    return matrix if np.log(kept.held_out / refined.held_out).mean() < options.as_good else None
+
+
 def _best_along(
-    data: Dataset, matrix: np.ndarray, step: np.ndarray, degrees: float, options: ShiftOptions
+    data: Dataset, matrix: np.ndarray, step: np.ndarray, degrees: float, steps: tuple[int, int]
 ) -> np.ndarray:
     """Return S ``(2, 2)``, at most two steps off, at the vertex of a parabola of the deviance."""
-    trials = (_trial(data, matrix + k * step, degrees, options.first) for k in (-1, 0, 1))
+    trials = (_trial(data, matrix + k * step, degrees, steps) for k in (-1, 0, 1))
     below, middle, above = (float(trial.deviance.mean()) for trial in trials)
     if (bend := below - 2 * middle + above) <= 0:
-        return matrix
+        return matrix - float(np.sign(above - below)) * step
     return matrix + float(np.clip((below - above) / (2 * bend), -2, 2)) * step
 
 

@@ -179,6 +179,8 @@ def begin(
         findings.append(guess.finding)
     for finding in (*scan.findings, *findings):
         log.info("%s", finding)
+    if data.amplitudes.shifts is not None:
+        log.warning("data.pattern_shift: used after the last frame alone, not while the scan is measured")
     likelihood = replace(likelihood_of(data), compile_xla=config.xla.compile)
     modes = Estimate.of(data, np.ones((1, 1)), config.probe.modes).modes
     dark = np.zeros((scan.N, scan.N), np.float32)

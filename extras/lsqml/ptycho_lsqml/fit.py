@@ -62,6 +62,8 @@ def reconstruct(
     """See :func:`ptycho.reconstruction.lsqml.reconstruct`."""
     images = len(np.unique(data.image))
     check(images == 1, "data", f"patterns of {images} objects", "patterns of one object")
+    if data.amplitudes.shifts is not None:
+        log.warning("lsqml: the patterns are used as measured, without data.pattern_shift")
     probe, scale = _starting_probe(data, settings.modes)
     with tempfile.TemporaryDirectory(prefix="lsqml-", dir=scratch) as folder:
         source, target = Path(folder, "in.npz"), Path(folder, "out.npz")
