@@ -172,7 +172,7 @@ def test_a_shift_is_found(photons, error):
 
 
 def test_under_a_wrong_or_unknown_probe_the_trend_is_the_symmetric_part():
-    """A probe of half the curvature explains the patterns under no S; the antisymmetric part is still found."""
+    """Half the curvature explains the patterns under no S; the antisymmetric part is still found."""
     data, _ = simulated()
     expected, _ = trend(centres_of_mass(data), data.positions)
     half = curved(data.probe[0], -0.5 * curvature_of(data.probe[0]))
