@@ -40,6 +40,7 @@ class ShiftOptions:
     first: tuple[int, int] = (10, 20)  # steps of the object alone, then with the probe,
     last: tuple[int, int] = (20, 80)  # and of the fits that decide, which refine a wrong curvature
     better: Rule = Rule(4.0, 0.01)
+    clear: Rule = Rule(8.0, 0.05)  # whatever remains: few photons predict held-out patterns badly
     worse: Rule = Rule(2.0, 0.002)
     spread: float = 2.0  # standard errors of the trend, between fits along its antisymmetric part
     rounds: int = 2
@@ -83,10 +84,16 @@ def find_pattern_shift(
     noise = expected_noise(data) if data.counts else 0.0
 
     def with_and_without(steps: tuple[int, int], rest: float) -> tuple[PatternShift, bool]:
-        """Fits under S and without, and whether S leaves at most a ``rest`` of what is not photon noise."""
+        """Fits under S and without, and whether S explains more.
+
+        It leaves at most a ``rest`` of what is not photon noise, or else far less.
+        """
         trial, none = (_trial(data, S, degrees, steps) for S in (matrix, np.zeros((2, 2))))
-        less = trial.held_out.mean() - noise < rest * (none.held_out.mean() - noise)
-        return PatternShift(matrix, trial, none), bool(less and trial.gain_over(none).passes(options.better))
+        less, gain = (
+            trial.held_out.mean() - noise < rest * (none.held_out.mean() - noise),
+            trial.gain_over(none),
+        )
+        return PatternShift(matrix, trial, none), gain.passes(options.better if less else options.clear)
 
     if not (with_and_without(options.first, 1.0)[1] or uncurved):
         return None
