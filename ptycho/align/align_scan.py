@@ -87,7 +87,7 @@ def correct_pattern_shift(aligned: AlignedScan, context: RunContext) -> AlignedS
     found = find_pattern_shift(view.data, aligned.rotation.degrees, electrons, not aligned.estimated)
     if found is None:
         return aligned
-    shift = as_pairs(found.matrix * view.ratio)
+    shift = as_pairs(found.matrix * view.data.N)  # for the width of a window, which N does not change
     again = read_again(aligned, replace(aligned.config.data, pattern_shift=shift), context)
     again = replace(again, steps=aligned.steps, rotation=aligned.rotation)
     keys = f"data.pattern_shift={show(shift)}".replace(" ", "")
@@ -96,7 +96,9 @@ def correct_pattern_shift(aligned: AlignedScan, context: RunContext) -> AlignedS
         f"{found.none.mean_deviance:.3g} without; data.pattern_shift=[[0,0],[0,0]] keeps that"
     )
     again = again.decided(Finding(PATTERN_SHIFT, keys, text))
-    return estimate_probe(again, context) if has_no_probe(again) else again
+    if has_no_probe(again):
+        return estimate_probe(again, context)
+    return replace(again.under(aligned.data.probe), estimated=True) if aligned.estimated else again
 
 
 def correct_frame_offset(aligned: AlignedScan, context: RunContext) -> AlignedScan:

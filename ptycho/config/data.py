@@ -147,8 +147,8 @@ class DataConfig:
     )
     pattern_shift: tuple[tuple[Number, Number], tuple[Number, Number]] | None = key(
         None,
-        "descan [[a,b],[c,d]]: pattern pixels by which patterns are shifted, (a·row + b·col, c·row + d·col), "
-        "for a position in object pixels from the middle; null: tested, [[0,0],[0,0]]: none",
+        "descan [[a,b],[c,d]]: pixels by which patterns are shifted, (a·row + b·col, c·row + d·col), for a "
+        "position from the middle in units of the window (N pixels); null: tested, [[0,0],[0,0]]: none",
         allowed="[[a,b],[c,d]], finite",
     )
     transpose: Flag = key(

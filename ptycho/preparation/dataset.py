@@ -81,7 +81,7 @@ def _pattern_shifts(scan: ScanGeometry, config: DataConfig) -> np.ndarray | None
     """Return the shifts of the patterns ``(J, 2)`` float32 by the configured descan; None: there is none."""
     if config.pattern_shift is None or not np.any(config.pattern_shift):
         return None
-    places = scan.positions - scan.positions.mean(axis=0)
+    places = (scan.positions - scan.positions.mean(axis=0)) / scan.N
     return (places @ np.array(config.pattern_shift).T).astype(np.float32)
 
 

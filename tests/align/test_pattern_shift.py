@@ -215,13 +215,25 @@ def test_a_scan_is_read_with_the_shift_that_was_found(tmp_path):
     aligned = align_scan(scan, RunContext(tmp_path))
     (finding,) = (step for step in aligned.steps if step.what == "pattern shift")
     matrix = np.array(aligned.config.data.pattern_shift)
-    np.testing.assert_allclose(matrix, DESCAN, atol=0.006)
+    np.testing.assert_allclose(matrix, 32 * DESCAN, atol=32 * 0.003)
     assert finding.value.startswith("data.pattern_shift=[[") and " " not in finding.value
-    expected = (data.positions - data.positions.mean(axis=0)) @ matrix.T
+    expected = (data.positions - data.positions.mean(axis=0)) @ matrix.T / 32
     np.testing.assert_allclose(aligned.data.amplitudes.shifts, expected, atol=1e-4)
     texts = {"findings": {"pattern shift": [finding.value, "why"]}}
     (tmp_path / "metrics.json").write_text(json.dumps(texts))
     assert decided_reading(tmp_path, scan.config.data).pattern_shift == aligned.config.data.pattern_shift
+
+
+def test_finer_object_pixels_leave_the_shifts_as_they_are(tmp_path):
+    data, counts = simulated()
+    padded = np.pad(counts, ((0, 0), (8, 8), (8, 8)))
+    given = ptycho.Scan.from_arrays(padded, data.positions, counts=True)
+    shifts = []
+    for side in (32, 48):  # positions are in pixels of the whole detector
+        config = ScanRunConfig(data=replace(given.data, N=side, pattern_shift=((1.0, 0.5), (-0.5, 2.0))))
+        scan = read(interpret_again(given.geometry, config.data), config, RunContext(tmp_path))
+        shifts.append(scan.data.amplitudes.shifts)
+    np.testing.assert_allclose(shifts[0], shifts[1], atol=0.02)
 
 
 def test_a_shift_that_is_specified_is_not_tested(tmp_path):
