@@ -7,7 +7,7 @@ the position. A beam whose direction drifts during a raster does nearly the same
 patterns have the trend S: the object, whose phase gradients move them as well, has none as a rule. A lens has
 one. So S counts only if it explains held-out patterns far better.
 
-**What cannot be told apart.** A symmetric S has the same patterns as none, with another object and probe:
+**What cannot be distinguished.** A symmetric S has the same patterns as none, with another object and probe:
 
     O exp(−iπ Xᵀ S X / N),   P exp(iπ xᵀ S x / N)
 
@@ -19,7 +19,7 @@ microscope have none: there a symmetric S is taken, too, unless the patterns con
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -44,7 +44,8 @@ class ShiftOptions:
     worse: Rule = Rule(2.0, 0.002)
     spread: float = 2.0  # standard errors of the trend, between fits along its antisymmetric part
     rounds: int = 2
-    alone: tuple[int, int] = (30, 0)  # steps of the fits under a specified probe
+    alone: tuple[int, int] = (30, 0)  # steps of the fits under a specified probe,
+    wider: float = 4.0  # and how many times as far apart they begin
     as_good: float = 0.25  # more that it may leave than a refined one, in logarithms of held-out deviances
     remaining: float = 0.5  # of the held-out deviance beyond photon noise, at most
 
@@ -82,25 +83,24 @@ def find_pattern_shift(
     if not np.any((np.abs(matrix) > options.z * error) & (across > options.least)):
         return None
     noise = expected_noise(data) if data.counts else 0.0
+    some = middle(data, TrialOptions().count(data.N))
 
     def with_and_without(steps: tuple[int, int], rest: float) -> tuple[PatternShift, bool]:
         """Fits under S and without, and whether S explains more.
 
         It leaves at most a ``rest`` of what is not photon noise, or else far less.
         """
-        trial, none = (_trial(data, S, degrees, steps) for S in (matrix, np.zeros((2, 2))))
-        less, gain = (
-            trial.held_out.mean() - noise < rest * (none.held_out.mean() - noise),
-            trial.gain_over(none),
-        )
-        return PatternShift(matrix, trial, none), gain.passes(options.better if less else options.clear)
+        trial, none = (_trial(some, S, degrees, steps) for S in (matrix, np.zeros((2, 2))))
+        less = trial.held_out.mean() - noise < rest * (none.held_out.mean() - noise)
+        rule = options.better if less else options.clear
+        return PatternShift(matrix, trial, none), trial.gain_over(none).passes(rule)
 
     if not (with_and_without(options.first, 1.0)[1] or uncurved):
         return None
     steps = options.spread * float(error.max()) * WAYS @ rotation(degrees)
     for k in range(options.rounds):
-        matrix = _best_along(data, matrix, steps[0] / 3**k, degrees, options.first)
-    if specified and (own := _under_probe(data, matrix, steps[1:], degrees, options)) is not None:
+        matrix = _best_along(some, matrix, steps[0] / 3**k, degrees, options.first)
+    if specified and (own := _under_probe(some, matrix, steps[1:], degrees, options)) is not None:
         matrix = own
     found, explains_more = with_and_without(options.last, options.remaining)
     as_good = uncurved and not found.none.gain_over(found.trial).passes(options.worse)
@@ -108,7 +108,7 @@ def find_pattern_shift(
 
 
 def _under_probe(
-    data: Dataset, matrix: np.ndarray, steps: np.ndarray, degrees: float, options: ShiftOptions
+    some: Dataset, matrix: np.ndarray, steps: np.ndarray, degrees: float, options: ShiftOptions
 ) -> np.ndarray | None:
     """Return S ``(2, 2)`` with the symmetric part under which the specified probe explains the patterns.
 
@@ -116,16 +116,16 @@ def _under_probe(
     """
     for k in range(options.rounds + 1):
         for step in steps:
-            matrix = _best_along(data, matrix, 4 * step / 3**k, degrees, options.alone)
-    kept, refined = (_trial(data, matrix, degrees, of) for of in ((sum(options.last), 0), options.last))
+            matrix = _best_along(some, matrix, options.wider * step / 3**k, degrees, options.alone)
+    kept, refined = (_trial(some, matrix, degrees, of) for of in ((sum(options.last), 0), options.last))
     return matrix if np.log(kept.held_out / refined.held_out).mean() < options.as_good else None
 
 
 def _best_along(
-    data: Dataset, matrix: np.ndarray, step: np.ndarray, degrees: float, steps: tuple[int, int]
+    some: Dataset, matrix: np.ndarray, step: np.ndarray, degrees: float, steps: tuple[int, int]
 ) -> np.ndarray:
     """Return S ``(2, 2)``, at most two steps off, at the vertex of a parabola of the deviance."""
-    trials = (_trial(data, matrix + k * step, degrees, steps) for k in (-1, 0, 1))
+    trials = (_trial(some, matrix + k * step, degrees, steps) for k in (-1, 0, 1))
     below, middle, above = (float(trial.deviance.mean()) for trial in trials)
     if (bend := below - 2 * middle + above) <= 0:
         return matrix - float(np.sign(above - below)) * step
@@ -147,15 +147,10 @@ def as_pairs(matrix: np.ndarray) -> tuple[tuple[float, float], tuple[float, floa
     return (a, b), (c, d)
 
 
-def shifted(data: Dataset, matrix: np.ndarray) -> Dataset:
-    """Return a scan whose patterns are taken to be shifted by ``S (r_j − r̄)``, S ``(2, 2)``."""
-    places = data.positions.astype(float)
-    shifts = (places - places.mean(axis=0)) @ matrix.T
-    return replace(data, amplitudes=data.amplitudes.shifted(shifts.astype(np.float32)))
-
-
-def _trial(data: Dataset, matrix: np.ndarray, degrees: float, steps: tuple[int, int]) -> Trial:
+def _trial(some: Dataset, matrix: np.ndarray, degrees: float, steps: tuple[int, int]) -> Trial:
     """Fit some patterns under a shift S ``(2, 2)``, at rotated positions."""
-    some = middle(shifted(data, matrix), TrialOptions().count(data.N))
-    sample = Sample.of(place_anew(some, some.amplitudes, some.positions @ rotation(degrees).T, some.good))
+    places = some.positions.astype(float)
+    shifts = (places - places.mean(axis=0)) @ matrix.T
+    patterns = some.amplitudes.shifted(shifts.astype(np.float32))
+    sample = Sample.of(place_anew(some, patterns, places @ rotation(degrees).T, some.good))
     return sample.trial(matrix, sample.fit_object(*steps))

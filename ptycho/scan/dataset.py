@@ -258,7 +258,7 @@ class Dataset:
             x = np.sqrt(np.maximum(np.square(x) - np.float32(self.normalisation**2) * beam.background, 0))
         if not beam.steady:
             x = x / beam.flux[patterns][..., None, None]
-        if self.good is not None:
+        if self.good is not None and not (beam.steady and beam.background is None):
             x = np.where(self.good, x, np.float32(-1))
         if self.amplitudes.shifts is not None:
             whole = np.rint(self.amplitudes.shifts[patterns]).astype(int)
