@@ -19,13 +19,21 @@ microscope have none: there a symmetric S is taken, too, unless the patterns con
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from ptycho.align.scan_rotation import centres_of_mass
-from ptycho.reconstruction.trial import Sample, Trial, TrialOptions, expected_noise, middle, place_anew
+from ptycho.reconstruction.trial import (
+    Sample,
+    Trial,
+    TrialOptions,
+    expected_noise,
+    middle_patterns,
+    place_anew,
+)
 from ptycho.scan.comparison import Rule
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.positions import rotation
@@ -46,13 +54,17 @@ class ShiftOptions:
     rounds: int = 2
     alone: tuple[int, int] = (30, 0)  # steps of the fits under a specified probe,
     wider: float = 4.0  # and how many times as far apart they begin
-    as_good: float = 0.25  # more that it may leave than a refined one, in logarithms of held-out deviances
+    as_good: float = 0.5  # more that it may leave than a refined one, in logarithms of held-out deviances
     remaining: float = 0.5  # of the held-out deviance beyond photon noise, at most
 
 
 OPTIONS = ShiftOptions()
 WAYS = np.array([[[0, 1], [-1, 0]], [[1, 0], [0, 1]], [[1, 0], [0, -1]], [[0, 1], [1, 0]]])
 """Of which S is a sum; the first is antisymmetric."""
+
+
+Tried = Callable[[np.ndarray, tuple[int, int]], Trial]
+"""Trial of a shift S ``(2, 2)``, by so many steps of the object alone, then with the probe."""
 
 
 class PatternShift(NamedTuple):
@@ -83,14 +95,22 @@ def find_pattern_shift(
     if not np.any((np.abs(matrix) > options.z * error) & (across > options.least)):
         return None
     noise = expected_noise(data) if data.counts else 0.0
-    some = middle(data, TrialOptions().count(data.N))
+    chosen = middle_patterns(data, TrialOptions().count(data.N))
+    places = data.positions[chosen] - data.positions.mean(axis=0, dtype=float)
+    patterns = data.amplitudes.some(chosen).in_memory()
+
+    def tried(shift: np.ndarray, steps: tuple[int, int]) -> Trial:
+        """Fit the patterns under a shift S ``(2, 2)``, at rotated positions."""
+        moved = patterns.shifted((places @ shift.T).astype(np.float32))
+        sample = Sample.of(place_anew(data, moved, places @ rotation(degrees).T, data.good))
+        return sample.trial(shift, sample.fit_object(*steps))
 
     def with_and_without(steps: tuple[int, int], rest: float) -> tuple[PatternShift, bool]:
         """Fits under S and without, and whether S explains more.
 
         It leaves at most a ``rest`` of what is not photon noise, or else far less.
         """
-        trial, none = (_trial(some, S, degrees, steps) for S in (matrix, np.zeros((2, 2))))
+        trial, none = (tried(S, steps) for S in (matrix, np.zeros((2, 2))))
         less = trial.held_out.mean() - noise < rest * (none.held_out.mean() - noise)
         rule = options.better if less else options.clear
         return PatternShift(matrix, trial, none), trial.gain_over(none).passes(rule)
@@ -99,8 +119,8 @@ def find_pattern_shift(
         return None
     steps = options.spread * float(error.max()) * WAYS @ rotation(degrees)
     for k in range(options.rounds):
-        matrix = _best_along(some, matrix, steps[0] / 3**k, degrees, options.first)
-    if specified and (own := _under_probe(some, matrix, steps[1:], degrees, options)) is not None:
+        matrix = _best_along(tried, matrix, steps[0] / 3**k, options.first)
+    if specified and (own := _under_probe(tried, matrix, steps[1:], options)) is not None:
         matrix = own
     found, explains_more = with_and_without(options.last, options.remaining)
     as_good = uncurved and not found.none.gain_over(found.trial).passes(options.worse)
@@ -108,7 +128,7 @@ def find_pattern_shift(
 
 
 def _under_probe(
-    some: Dataset, matrix: np.ndarray, steps: np.ndarray, degrees: float, options: ShiftOptions
+    tried: Tried, matrix: np.ndarray, steps: np.ndarray, options: ShiftOptions
 ) -> np.ndarray | None:
     """Return S ``(2, 2)`` with the symmetric part under which the specified probe explains the patterns.
 
@@ -116,16 +136,14 @@ def _under_probe(
     """
     for k in range(options.rounds + 1):
         for step in steps:
-            matrix = _best_along(some, matrix, options.wider * step / 3**k, degrees, options.alone)
-    kept, refined = (_trial(some, matrix, degrees, of) for of in ((sum(options.last), 0), options.last))
+            matrix = _best_along(tried, matrix, options.wider * step / 3**k, options.alone)
+    kept, refined = tried(matrix, (sum(options.last), 0)), tried(matrix, options.last)
     return matrix if np.log(kept.held_out / refined.held_out).mean() < options.as_good else None
 
 
-def _best_along(
-    some: Dataset, matrix: np.ndarray, step: np.ndarray, degrees: float, steps: tuple[int, int]
-) -> np.ndarray:
+def _best_along(tried: Tried, matrix: np.ndarray, step: np.ndarray, steps: tuple[int, int]) -> np.ndarray:
     """Return S ``(2, 2)``, at most two steps off, at the vertex of a parabola of the deviance."""
-    trials = (_trial(some, matrix + k * step, degrees, steps) for k in (-1, 0, 1))
+    trials = (tried(matrix + k * step, steps) for k in (-1, 0, 1))
     below, middle, above = (float(trial.deviance.mean()) for trial in trials)
     if (bend := below - 2 * middle + above) <= 0:
         return matrix - float(np.sign(above - below)) * step
@@ -145,12 +163,3 @@ def as_pairs(matrix: np.ndarray) -> tuple[tuple[float, float], tuple[float, floa
     """Return a matrix ``(2, 2)`` as a value of the configuration, to four digits."""
     (a, b), (c, d) = ([float(f"{value:.4g}") for value in row] for row in matrix)
     return (a, b), (c, d)
-
-
-def _trial(some: Dataset, matrix: np.ndarray, degrees: float, steps: tuple[int, int]) -> Trial:
-    """Fit some patterns under a shift S ``(2, 2)``, at rotated positions."""
-    places = some.positions.astype(float)
-    shifts = (places - places.mean(axis=0)) @ matrix.T
-    patterns = some.amplitudes.shifted(shifts.astype(np.float32))
-    sample = Sample.of(place_anew(some, patterns, places @ rotation(degrees).T, some.good))
-    return sample.trial(matrix, sample.fit_object(*steps))
