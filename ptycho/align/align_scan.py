@@ -42,19 +42,22 @@ from ptycho.align.orientation import (
 from ptycho.align.outliers import drop_outliers, may_have_outliers
 from ptycho.align.pattern_shift import as_pairs, find_pattern_shift
 from ptycho.align.position_jumps import Jumps, find_jumps
+from ptycho.align.scan_rotation import positions_of_near_fields
 from ptycho.align.several_scans import join_scans
 from ptycho.config.data import DataConfig
 from ptycho.config.messages import show
 from ptycho.evaluation.trust import ORIENTATION, POSITIONS
 from ptycho.preparation.dataset import at_positions
 from ptycho.preparation.start import FRAME_OFFSET, ORIENTED, PATTERN_SHIFT
+from ptycho.reconstruction.trial import Sample, TrialOptions, middle_patterns, place_anew
 from ptycho.scan.coarser import downsampled
-from ptycho.scan.comparison import compare_shares
+from ptycho.scan.comparison import Rule, compare_shares
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
 from ptycho.scan.reconstruction import values_per_parameter
 
 log = logging.getLogger(__name__)
+MOVED = Rule(3.0, 0.02)  # of positions that near fields show, which have a parameter for each pattern
 
 
 def align_scan(aligned: AlignedScan, context: RunContext) -> AlignedScan:
@@ -227,16 +230,55 @@ def _explains_more(behind: Jumps, alone: Jumps) -> bool:
     return compare_shares(behind.deviance, alone.deviance).gain > 0
 
 
+def correct_near_field(
+    aligned: AlignedScan, context: RunContext, least: float = 1.0, steps: tuple[int, int] = (30, 30)
+) -> AlignedScan:
+    """Move patterns of a near field to where they show that they lie, if that explains them clearly better.
+
+    ``least``: pixels by which one is moved; the fit corrects less. ``steps`` of the trials: object, then with
+    the probe. A mirrored scan is another orientation.
+    """
+    data, nominal = aligned.data, aligned.data.positions.astype(float)
+    measured = positions_of_near_fields(data)
+    moves, here = measured.positions - nominal, measured.positions - measured.positions.mean(axis=0)
+    map_back = np.linalg.lstsq(here, nominal - nominal.mean(axis=0), rcond=None)[0].T
+    upright = np.linalg.det(map_back) > 0 and np.trace(map_back) > 0
+    far = np.linalg.norm(moves, axis=1)
+    if not upright or measured.error > least or far.max() < least:
+        return aligned
+    chosen = middle_patterns(data, TrialOptions().count(data.N))
+    patterns, trials = data.amplitudes.some(chosen).in_memory(), []
+    for positions in (nominal, measured.positions):
+        sample = Sample.of(place_anew(data, patterns, positions[chosen], data.good))
+        trials.append(sample.trial(None, sample.fit_object(*steps)))
+    gain = trials[1].gain_over(trials[0])
+    if not gain.passes(MOVED):
+        return aligned
+    rest = np.sqrt(np.sum((nominal - nominal.mean(axis=0) - here @ map_back.T) ** 2, axis=1).mean())
+    (a, b), (c, d) = map_back
+    text = (
+        f"{len(far)} patterns by {far.min():.1f} to {far.max():.1f} px: rotated by "
+        f"{np.rad2deg(np.arctan2(b - c, a + d)):.2f}°, scaled by {np.linalg.det(map_back) ** -0.5:.3f}, and "
+        f"{rest:.1f} px rms, by the correlation of neighbouring patterns"
+    )
+    return _at_moved(aligned, moves, text, float(np.exp(-gain.gain)))
+
+
+def _at_moved(aligned: AlignedScan, moves: np.ndarray, text: str, factor: float) -> AlignedScan:
+    """Return the scan with its patterns moved by ``(J, 2)`` pixels, with a decision, which is logged."""
+    why = f"deviance × {factor:.3f}; data.position_jumps=false keeps the nominal positions"
+    decision = Finding("positions corrected", text, why)
+    log.warning("%s", decision)
+    data = at_positions(aligned.data, aligned.data.positions.astype(float) + moves)
+    return replace(aligned, data=data, steps=(*aligned.steps, decision))
+
+
 def _moved(aligned: AlignedScan, jumps: Jumps) -> AlignedScan:
     """Return the scan with its patterns where they were found."""
     aligned = replace(aligned, contradicted=jumps.contradicted and not jumps.lost)
     if jumps.moved.any():
-        factor = np.exp(-jumps.gain.gain)
-        why = f"deviance × {factor:.3f}; data.position_jumps=false keeps the nominal positions"
-        decision = Finding("positions corrected", jumps.text, why)
-        log.warning("%s", decision)
-        data = at_positions(aligned.data, aligned.data.positions.astype(float) + jumps.moves)
-        moved, other = replace(aligned, data=data, steps=(*aligned.steps, decision)), aligned.alternative
+        moved = _at_moved(aligned, jumps.moves, jumps.text, float(np.exp(-jumps.gain.gain)))
+        data, other = moved.data, aligned.alternative
         if other is not None and not rotation_is_open(moved.scan, moved.config.data):
             other = find_geometry(moved.scan, data, moved.config.data, 0.0, True).alternative
         return replace(moved, alternative=other)
@@ -274,6 +316,12 @@ def _may_be_late(aligned: AlignedScan) -> bool:
     return config.frame_offset is None and one_scan and data.fresnel is None and aligned.suffices_for_trials
 
 
+def _may_lie_elsewhere(aligned: AlignedScan) -> bool:
+    """Return whether the patterns of a near field may be moved."""
+    near = aligned.data.fresnel is not None and aligned.config.data.shared is None
+    return near and aligned.positions_may_jump and aligned.suffices_for_trials
+
+
 STEPS = (
     Step(estimate_probe, "initial_probe", applies=has_no_probe),
     Step(compare_probe, "initial_probe", 1.8, applies=shows_another_probe),
@@ -283,6 +331,7 @@ STEPS = (
     Step(correct_frame_offset, "frame_offset", 1.8, applies=_may_be_late),
     Step(correct_positions, "geometry", 1.8),
     Step(correct_orientation, "orientation", 1.8, applies=lambda aligned: aligned.suffices_for_trials),
+    Step(correct_near_field, "near_field_positions", applies=_may_lie_elsewhere),
     Step(refine_pixel, "object_pixel", 1.8, applies=may_be_finer),
     Step(correct_jumps, "position_jumps", 1.8),
     Step(drop_outliers, "outliers", 1.8, applies=may_have_outliers),

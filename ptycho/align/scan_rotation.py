@@ -1,4 +1,4 @@
-"""Find how a scan is rotated against the detector, from its patterns, without a probe.
+"""Find from the patterns, without a probe, how a scan is rotated, or where those of a near field lie.
 
 **Centres of mass.**
 
@@ -25,6 +25,10 @@ the estimate is the m and φ at which the sum of the pairs' correlations is larg
 of c is φ + 180° of the other. The patterns are divided by their mean, where that is bright. This is what tcBF
 imaging of electron microscopy aligns (Varnavides et al., arXiv:2309.05250, section on parallax imaging), here
 in the detector's pixels.
+
+**Near fields** are images of the sample that move with it: those of j and k resemble each other after a shift
+by r_k − r_j, whatever the beam, once they are divided by their mean. So every position follows from the
+shifts between neighbours, by least squares, but for a common translation.
 """
 
 from __future__ import annotations
@@ -33,7 +37,11 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.ndimage import map_coordinates
+from scipy.sparse import coo_array, diags_array
+from scipy.sparse.linalg import spsolve
 from scipy.spatial import cKDTree
+from skimage.registration import phase_cross_correlation
+from skimage.transform import downscale_local_mean
 
 from ptycho.reconstruction.trial import middle
 from ptycho.scan.dataset import Dataset
@@ -154,3 +162,62 @@ def _best_parallax(
     height, rest = float(score.max()), float(score[off > apart].max())
     rotated = float((degrees[angle] + 90) % 180 - 90)
     return Parallax(rotated, float(magnifications[size]), height, height / max(rest, 1e-9))
+
+
+class MeasuredPositions(NamedTuple):
+    """Positions by the shifts between near fields, ``(J, 2)``, and what these differ by from the shifts."""
+
+    positions: np.ndarray
+    error: float  # median, in pixels
+
+
+def positions_of_near_fields(
+    data: Dataset, nearest: int = 6, overlap: float = 0.5, side: int = 256
+) -> MeasuredPositions:
+    """Return the positions that the near fields of one object show, their mean that of the nominal ones.
+
+    ``nearest``: neighbours that a pattern is compared with, if their windows share the ``overlap`` of a side.
+    Larger patterns than ``side`` are binned. Weights that hardly count wrong shifts are those of Holland &
+    Welsch, Commun. Stat. A 6 (1977) 813, after Cauchy.
+    """
+    nominal, count = data.positions.astype(float), len(data.positions)
+    binning = -(-data.N // side)
+    images = _tapered_contrast(data, binning)
+    near = cKDTree(nominal).query(nominal, k=min(nearest + 1, count))[1]
+    pairs = np.unique(np.sort([(j, k) for j in range(count) for k in near[j, 1:]], axis=1), axis=0)
+    steps = nominal[pairs[:, 1]] - nominal[pairs[:, 0]]
+    together = np.abs(steps).max(axis=1) < (1 - overlap) * data.N
+    pairs, steps = pairs[together], steps[together]
+    if not len(pairs):
+        return MeasuredPositions(nominal, np.inf)
+    shifts = [
+        phase_cross_correlation(images[j], images[k], upsample_factor=10, normalization=None)[0]
+        for j, k in pairs
+    ]
+    left, ends = binning * np.array(shifts) - steps, (np.repeat(np.arange(len(pairs)), 2), pairs.ravel())
+    difference = coo_array((np.tile([-1.0, 1.0], len(pairs)), ends), shape=(len(pairs), count)).tocsr()
+    weights = np.ones(len(pairs))
+    for _ in range(10):
+        normal = difference.T @ diags_array(weights) @ difference
+        normal += 1e-6 * diags_array(np.ones(count))  # the nominal place of what no pair connects
+        moves = spsolve(normal.tocsc(), difference.T @ (weights[:, None] * left))
+        rest = np.linalg.norm(left - difference @ moves, axis=1)
+        weights = 1 / (1 + (rest / 0.5) ** 2)
+    return MeasuredPositions(nominal + moves - moves.mean(axis=0), float(np.median(rest)))
+
+
+def _tapered_contrast(data: Dataset, binning: int) -> np.ndarray:
+    """Return binned patterns ``(J, n, n)`` over their mean, less one; zero at the edges and on bad pixels."""
+    good = np.ones((data.N,) * 2, bool) if data.good is None else data.good
+    blocks = data.amplitudes.blocks()
+    images = np.concatenate([downscale_local_mean(block * good, (1, binning, binning)) for block in blocks])
+    images /= np.maximum(images.mean(axis=(1, 2), keepdims=True), 1e-30)
+    known, mean = downscale_local_mean(good.astype(float), (binning, binning)) == 1, images.mean(axis=0)
+    known &= mean > 0
+    tapers = []
+    for axis in (0, 1):
+        inside = np.flatnonzero(known.any(axis=1 - axis))
+        taper = np.zeros(len(known))
+        taper[inside[0] : inside[-1] + 1] = np.sqrt(np.hanning(inside[-1] - inside[0] + 3)[1:-1])
+        tapers.append(taper)
+    return np.where(known, images / np.where(known, mean, 1) - 1, 0) * np.outer(*tapers)

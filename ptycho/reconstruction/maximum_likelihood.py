@@ -140,7 +140,7 @@ def _go_on(
     objective = Objective(
         noise,
         chosen.prior,
-        options.moves or "independent",
+        options.moves_of(noise.data),
         support,
         chosen.learned,
         weight_waves=options.weight_waves,

@@ -51,7 +51,7 @@ def select_model(
         start = replace(start, object=_core_of(initial_object, data, noise.data).astype(np.complex64))
     support = options.support
     selection = Selection(noise, kept, held, options, start, support=support, on_decision=on_decision)
-    selection.moves = options.moves or selection.moves
+    selection.moves = options.moves_of(data)
     if initial_object is None:
         first = _begin(selection)
     else:
@@ -160,14 +160,13 @@ def _try_probe(selection: Selection) -> None:
 
 
 def _try_affine_part(selection: Selection, rule: Rule = REFINED) -> None:
-    """Refine the affine part of the position corrections, too, in a far field.
+    """Refine the affine part of the position corrections, too, if the model lacks it.
 
     Random errors of few positions have such a part, and so has a drift: without it, a fit of the rest ends
     far from the right positions.
     """
     limits, specified = selection.limits, selection.options.moves is not None
-    settled = specified or selection.moves == "affine_and_independent"
-    if not selection.refine.positions or settled or selection.kept.data.fresnel is not None:
+    if not selection.refine.positions or specified or selection.moves == "affine_and_independent":
         return
     selection.forget(POSITION_MODEL)
     values, model = ("affine and independent", "independent"), "affine_and_independent"
@@ -390,7 +389,7 @@ def _try_nominal(selection: Selection) -> None:
             selection.try_model(part, start, refine, None, ("not refined", "refined"), simpler=True)
     if not selection.refine.positions:  # with which their model goes
         selection.forget(POSITION_MODEL)
-        selection.moves = options.moves or "independent"
+        selection.moves = options.moves_of(data)
 
 
 HYPOTHESES = (

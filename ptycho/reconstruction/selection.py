@@ -89,7 +89,7 @@ class ModelOptions:
     slices: int | None = 1
     # that is the distance between slices; else half a depth of field, where the search begins
     thickness_specified: bool = False
-    # model of the position corrections; None: independent, or with their affine part, if that helps
+    # model of the position corrections; None: with their affine part in a near field, or if that helps
     moves: str | None = None
     prior: str = "learned"  # kind of regulariser: of :data:`~.prior.PRIORS`, ``learned`` or ``none``
     strength: float | None = None  # its weight λ, or κ; None: selected
@@ -109,6 +109,13 @@ class ModelOptions:
         if self.probe is False:
             return np.ones((data.object_size,) * 2, np.complex64)
         return flat_object(data, probe)
+
+    def moves_of(self, data: Dataset) -> str:
+        """Return the model of the position corrections that a fit begins with.
+
+        In a far field the probe takes on a part of an affine map, and one of few patterns is uncertain.
+        """
+        return self.moves or ("independent" if data.fresnel is None else "affine_and_independent")
 
     @property
     def network(self) -> Network:

@@ -38,6 +38,7 @@ PHASES = {  # of a run, as the log names them when they begin
     "frame_offset": "testing whether frames are late or early",
     "orientation": "testing the orientation of the detector",
     "geometry": "testing scale, rotation and shear of the positions",
+    "near_field_positions": "comparing neighbouring near fields",
     "position_jumps": "detecting position jumps",
     "outliers": "testing patterns that stand out",
     "object_pixel": "testing finer object pixels",
