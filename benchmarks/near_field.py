@@ -1,6 +1,7 @@
 """Near fields: is the object reconstructed, and is a wrong one flagged? A Markdown table.
 
     python benchmarks/near_field.py [--only 4,12] [--probes none,right] [--photons 1e6] [--side 64]
+    python benchmarks/near_field.py --only 12 --probes none --positions rotated,scaled,random,jump
 
 Scans behind a diffuser are simulated in a window twice as wide as the detector
 (:mod:`ptycho.simulation.near_field`), with 8 px between patterns on a spiral, and reconstructed with default
@@ -9,12 +10,15 @@ or specified with errors of 10 % and 0.3 rad, 3 px wide (``errors``). ``farther`
 farther upstream of the sample, so that the illumination varies more.
 
 The relative error, after one complex scale and phase plane, is that of the pixels in at least half as many
-patterns as the pixel with the most. ``flags``: those for a wrong image.
+patterns as the pixel with the most. ``positions``: how the nominal ones are wrong, and their error before and
+after, in pixels rms: rotated by 10°, scaled by 1.15, by chance by 3 px on each axis, or the second half of
+them by (8, −5) px. ``flags``: those for a wrong image.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
 import time
 from pathlib import Path
@@ -28,6 +32,7 @@ import ptycho
 from ptycho.config.waves import Fresnel, wavelength_m
 from ptycho.evaluation.metrics import align
 from ptycho.report.wording import advice_of
+from ptycho.scan.positions import rotation
 from ptycho.simulation import near_field
 
 ENERGY_EV, PITCH_M = 12e3, 5e-7
@@ -35,7 +40,14 @@ STEP_PX, COUNTED = 8.0, 0.5
 NUMBERS = ("2", "4", "4 farther", "8", "12", "20", "30")
 FARTHER = 5.0
 ERROR, ERROR_RAD, ERROR_PX = 0.1, 0.3, 3.0
-COLUMNS = ("λz/dx²", "probe", "error", "R-factor", "noise", "unexplained", "flags", "seconds")
+POSITIONS = {
+    "right": lambda r, rng: r,
+    "rotated": lambda r, rng: r @ rotation(10.0).T,
+    "scaled": lambda r, rng: 1.15 * r,
+    "random": lambda r, rng: r + 3.0 * rng.normal(size=r.shape),
+    "jump": lambda r, rng: r + np.outer(np.arange(len(r)) >= len(r) // 2, (8.0, -5.0)),
+}
+COLUMNS = ("λz/dx²", "probe", "positions", "error", "R-factor", "noise", "unexplained", "flags", "seconds")
 
 
 def simulate(name: str, side: int, patterns: int, photons: float) -> near_field.NearFieldScan:
@@ -57,11 +69,11 @@ def specified_probe(truth: near_field.NearFieldScan, kind: str) -> np.ndarray | 
     return truth.photon_probe * (factor if kind == "errors" else 1)
 
 
-def measure(truth: near_field.NearFieldScan, probe: np.ndarray | None) -> ptycho.Scan:
+def measure(truth: near_field.NearFieldScan, probe: np.ndarray | None, positions: np.ndarray) -> ptycho.Scan:
     """Return the scan as it is measured, in photons, with lengths that give its λz/dx²."""
     return ptycho.Scan.from_arrays(
         np.concatenate([*truth.counts(np.random.default_rng(1))]),
-        truth.positions,
+        positions,
         probe,
         counts=True,
         physics="near_field",
@@ -86,6 +98,12 @@ def error_of(result: ptycho.Result, truth: near_field.NearFieldScan) -> float:
     return float(np.linalg.norm((found - known)[illuminated]) / np.linalg.norm(known[illuminated]))
 
 
+def rms(positions: np.ndarray, truth: near_field.NearFieldScan) -> float:
+    """Return the root mean square distance of positions ``(J, 2)`` from the right ones, but for a shift."""
+    off = positions - truth.positions
+    return float(np.sqrt(np.sum((off - off.mean(axis=0)) ** 2, axis=1).mean()))
+
+
 def shifted(image: np.ndarray, by: np.ndarray) -> np.ndarray:
     """Return a periodic image shifted by fractions of a pixel (row, col), by phases in Fourier space."""
     rows, cols = (np.exp(-2j * np.pi * s * np.fft.fftfreq(n)) for s, n in zip(by, image.shape, strict=True))
@@ -96,6 +114,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Reconstruct near fields of several λz/dx².")
     parser.add_argument("--only", default=",".join(NUMBERS), help="rows, comma-separated (default: all)")
     parser.add_argument("--probes", default="none,right,errors")
+    parser.add_argument("--positions", default="right", help=f"of {', '.join(POSITIONS)} (default: right)")
     parser.add_argument("--photons", type=float, default=1e6, help="photons per pattern (default: 1e6)")
     parser.add_argument("--side", type=int, default=64, help="side of the detector in pixels (default: 64)")
     parser.add_argument("--patterns", type=int, default=36)
@@ -103,13 +122,15 @@ def main() -> int:
     print(f"| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}", flush=True)
     for name in args.only.split(","):
         truth = simulate(name, args.side, args.patterns, args.photons)
-        for kind in args.probes.split(","):
-            scan, began = measure(truth, specified_probe(truth, kind)), time.perf_counter()
+        for kind, wrong in itertools.product(args.probes.split(","), args.positions.split(",")):
+            nominal = POSITIONS[wrong](truth.positions, np.random.default_rng(3))
+            scan, began = measure(truth, specified_probe(truth, kind), nominal), time.perf_counter()
             result = ptycho.reconstruct(scan)
             scores, error = result.scores, error_of(result, truth)
             flags = ", ".join(f"`{advice.flag}`" for advice in advice_of(scores) if advice.wrong) or "–"
             numbers = [f"{scores[key]:.3f}" for key in ("r_factor", "r_noise", "unexplained_variance")]
-            row = [name, kind, f"{error:.3f}", *numbers, flags, f"{time.perf_counter() - began:.0f}"]
+            places = f"{wrong}: {rms(nominal, truth):.2f} → {rms(result.beam.positions, truth):.2f}"
+            row = [name, kind, places, f"{error:.3f}", *numbers, flags, f"{time.perf_counter() - began:.0f}"]
             print(f"| {' | '.join(row)} |", flush=True)
     return 0
 
