@@ -19,7 +19,13 @@ from typing import NamedTuple
 import numpy as np
 
 from ptycho.align.aligned import AlignedScan, RunContext, read_again
-from ptycho.align.geometry import coarse_rotation, find_geometry, of_electrons, rotation_is_open
+from ptycho.align.geometry import (
+    coarse_rotation,
+    find_geometry,
+    find_rotation,
+    of_electrons,
+    rotation_is_open,
+)
 from ptycho.align.initial_probe import (
     check_probe,
     compare_defocus,
@@ -133,13 +139,21 @@ def _read_as(aligned: AlignedScan, config: DataConfig, context: RunContext) -> A
 
 def correct_positions(aligned: AlignedScan, context: RunContext) -> AlignedScan:
     """Apply the affine map that explains the patterns, or note it as an alternative."""
-    if aligned.rotation.warning is not None:
-        return aligned.decided(Finding.warning(aligned.rotation.warning, ORIENTATION))
-    if aligned.data.fresnel is not None:  # a near field moves with its positions
+    if aligned.data.fresnel is not None:  # :func:`correct_near_field`
         return aligned
     view, scan, config = downsampled(aligned.data), aligned.scan, aligned.config.data
-    fixed, degrees = not aligned.config.learns_probe, aligned.rotation.degrees
-    geometry = find_geometry(scan, view.data, config, degrees, not aligned.estimated, fixed)
+    fixed, degrees, warning = (
+        not aligned.config.learns_probe,
+        aligned.rotation.degrees,
+        aligned.rotation.warning,
+    )
+    by_probe = aligned.rotation.unknown and not (aligned.rotation.transposed or aligned.estimated)
+    searched = find_rotation(view.data) if by_probe else None
+    if searched is not None:
+        degrees = searched
+    elif warning is not None:
+        return aligned.decided(Finding.warning(warning, ORIENTATION))
+    geometry = find_geometry(scan, view.data, config, degrees, not aligned.estimated, fixed, by_probe)
     probe = None if geometry.probe is None else view.finer_probe(geometry.probe)
     if geometry.reversed_probe:
         probe = REVERSED.patterns(aligned.data.probe).conj()

@@ -13,6 +13,7 @@ distribution is skewed to large values.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,7 +24,8 @@ from ptycho.align.scan_rotation import parallax, scan_rotations
 from ptycho.config.data import DataConfig
 from ptycho.evaluation.trust import ORIENTATION, SCALE
 from ptycho.preparation.prepare import ScanGeometry
-from ptycho.reconstruction.trial import Sample, Trial, TrialOptions, middle, place_anew
+from ptycho.reconstruction.scan_likelihood import side_by_side
+from ptycho.reconstruction.trial import Sample, Trial, TrialOptions, best_of, middle, place_anew
 from ptycho.scan.comparison import TURNED, Rule
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
@@ -138,6 +140,7 @@ def find_geometry(
     degrees: float,
     known_probe: bool,
     fixed_probe: bool = False,
+    by_probe: bool = False,
 ) -> Geometry:
     """Decide about the positions of a scan.
 
@@ -147,9 +150,10 @@ def find_geometry(
         degrees: of :func:`coarse_rotation`.
         known_probe: the probe is more than an estimate.
         fixed_probe: it is not refined, and so not reversed.
+        by_probe: ``degrees`` are of :func:`find_rotation`.
     """
-    is_open, by_probe = rotation_is_open(scan, config), False
-    if is_open and known_probe:
+    is_open = rotation_is_open(scan, config)
+    if is_open and known_probe and not by_probe:
         degrees, by_probe = _half_turn(data, degrees)
     position_map = find_map(data, degrees, is_open)
     if position_map is None:
@@ -228,17 +232,43 @@ def clear_part(position_map: PositionMap) -> np.ndarray:
     return (position_map.scale if position_map.scale_differs else 1.0) * turn
 
 
+def find_rotation(
+    data: Dataset,
+    patterns: int = 250,
+    step: float = 15.0,
+    closer: float = 5.0,
+    clear: Rule = Rule(3.0, 0.002),
+) -> float | None:
+    """Return the rotation of the positions under which the specified probe explains clearly most, or None.
+
+    For patterns that show none without a probe: those of few electrons, or of a lattice. Angles are tried in
+    steps of degrees, then ``closer`` to the best, which is compared with those more than a step away.
+    """
+    tried = _rotations(middle(data, patterns))
+    trials = list(side_by_side(tried, [*np.arange(-180.0, 180.0, step)]))
+    best = best_of(trials).hypothesis
+    near = best_of([*trials, *side_by_side(tried, [best - closer, best + closer])])
+    off = [abs((trial.hypothesis - best + 180) % 360 - 180) for trial in trials]
+    other = best_of([trial for trial, degrees in zip(trials, off, strict=True) if degrees > 1.1 * step])
+    return float(near.hypothesis) if near.gain_over(other).passes(clear) else None
+
+
 def _half_turn(data: Dataset, degrees: float, clear: Rule = TURNED) -> tuple[float, bool]:
     """Return ``degrees`` or 180 more, by the initial probe; and whether the probe distinguishes them."""
-    some = middle(data, TrialOptions().count(data.N))
+    tried = _rotations(middle(data, TrialOptions().count(data.N)))
+    own, other = sorted(map(tried, (degrees, degrees + 180)), key=lambda trial: trial.score)
+    return own.hypothesis, own.gain_over(other).passes(clear)
+
+
+def _rotations(some: Dataset) -> Callable[[float], Trial]:
+    """Return a trial of some patterns at positions rotated by an angle in degrees, of the object alone."""
 
     def tried(angle: float) -> Trial:
         turned = some.positions @ rotation(angle).T
         sample = Sample.of(place_anew(some, some.amplitudes, turned, some.good))
         return sample.trial(angle, sample.fit_object(OPTIONS.steps))
 
-    own, other = sorted(map(tried, (degrees, degrees + 180)), key=lambda trial: trial.score)
-    return own.hypothesis, own.gain_over(other).passes(clear)
+    return tried
 
 
 def keys_of(matrix: np.ndarray, scan: ScanGeometry, config: DataConfig) -> str:

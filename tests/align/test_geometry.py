@@ -4,16 +4,20 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from helpers.datasets import single_patterns
+from helpers.phase_scans import phase_object
 
 from ptycho.align import geometry
 from ptycho.align.affine_map import PositionMap
-from ptycho.align.geometry import clear_part, find_geometry, keys_of, rotation_is_open
+from ptycho.align.geometry import clear_part, find_geometry, find_rotation, keys_of, rotation_is_open
+from ptycho.config import ZonePlateProbe
 from ptycho.config.data import DataConfig
 from ptycho.evaluation.trust import ORIENTATION, SCALE
 from ptycho.preparation.geometry import PixelSize, turned_positions
 from ptycho.scan.comparison import Comparison
 from ptycho.scan.finding import flags_of
 from ptycho.scan.positions import rotation
+from ptycho.scan.probe import make_probe
 
 PROBE = np.arange(16, dtype=np.complex64).reshape(4, 4) + 1j
 
@@ -131,3 +135,29 @@ def test_a_specified_probe_is_reversed_if_atoms_are_clearly_dark(
 def test_electrons_with_an_unclear_phase_are_flagged(monkeypatch):
     vague = recorded(monkeypatch, position_map(rotation(59), skewness=0.05), electrons_keV=80.0)
     assert flags_of(vague.decisions) == [ORIENTATION]
+
+
+@pytest.fixture(scope="module")
+def dim_scan():
+    """Patterns of 2000 photons of a phase object under a curved probe, nominal positions rotated by 40°."""
+    rng = np.random.default_rng(7)
+    places = 2.5 * np.stack(np.divmod(np.arange(144), 12), axis=1) + rng.uniform(0, 1, (144, 2))
+    places = np.round(places - places.min(axis=0))
+    probe, image = make_probe(ZonePlateProbe(), 32), phase_object(64, rng)
+    waves = [probe * image[r : r + 32, c : c + 32] for r, c in places.astype(int)]
+    far = np.abs(np.fft.fftshift(np.fft.fft2(waves), axes=(1, 2))) ** 2
+    counts = rng.poisson(2000 * far / far.sum(axis=(1, 2)).mean())
+    rotated = places @ rotation(40.0).T
+    rotated -= rotated.min(axis=0) - 1
+    scale = np.sqrt(2000 / np.sum(np.abs(probe) ** 2))
+    return single_patterns(np.sqrt(counts), scale * probe, rotated, 90, exact=True)
+
+
+def test_a_specified_probe_shows_the_rotation(dim_scan):
+    assert find_rotation(dim_scan) == pytest.approx(-40.0, abs=8.0)
+
+
+def test_a_probe_under_which_all_rotations_explain_alike_shows_none(dim_scan):
+    flat = np.abs(np.fft.fft2(dim_scan.probe))
+    flat = np.fft.fftshift(np.fft.ifft2(np.exp(1e-3j * np.arange(32)) * flat), axes=(1, 2))
+    assert find_rotation(dim_scan.under_probe(flat.astype(np.complex64))) is None
