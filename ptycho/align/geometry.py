@@ -25,7 +25,15 @@ from ptycho.config.data import DataConfig
 from ptycho.evaluation.trust import ORIENTATION, SCALE
 from ptycho.preparation.prepare import ScanGeometry
 from ptycho.reconstruction.scan_likelihood import side_by_side
-from ptycho.reconstruction.trial import Sample, Trial, TrialOptions, best_of, middle, place_anew
+from ptycho.reconstruction.trial import (
+    Sample,
+    Trial,
+    TrialOptions,
+    best_of,
+    expected_noise,
+    middle,
+    place_anew,
+)
 from ptycho.scan.comparison import TURNED, Rule
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
@@ -253,11 +261,18 @@ def find_rotation(
     return float(near.hypothesis) if near.gain_over(other).passes(clear) else None
 
 
-def _half_turn(data: Dataset, degrees: float, clear: Rule = TURNED) -> tuple[float, bool]:
-    """Return ``degrees`` or 180 more, by the initial probe; and whether the probe distinguishes them."""
-    tried = _rotations(middle(data, TrialOptions().count(data.N)))
+def _half_turn(
+    data: Dataset, degrees: float, patterns: int = 250, faint: Rule = Rule(4.0, 0.01)
+) -> tuple[float, bool]:
+    """Return ``degrees`` or 180 more, by the initial probe; and whether the probe distinguishes them.
+
+    It does if one explains far more, or more by the rule ``faint`` and all but photon noise.
+    """
+    tried = _rotations(middle(data, patterns))
     own, other = sorted(map(tried, (degrees, degrees + 180)), key=lambda trial: trial.score)
-    return own.hypothesis, own.gain_over(other).passes(clear)
+    certain = own.gain_over(other).passes(TURNED)
+    certain |= data.counts and own.explains_down_to_noise([other], expected_noise(data), faint)
+    return own.hypothesis, certain
 
 
 def _rotations(some: Dataset) -> Callable[[float], Trial]:

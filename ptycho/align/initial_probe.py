@@ -59,12 +59,8 @@ class ProbeOptions:
     # and the specified probe with another curvature. Gains were .18 to 3.3 at 20 to 80 standard errors under
     # wrong probes, below .12 for positions of a wrong scale (``benchmarks/position_map.py defocus``).
     defocus: Rule = Rule(10.0, 0.2)
-    # A faint object, or few photons, leave little to gain. Then it is this rule, and the deviance of held-out
-    # patterns must exceed what photon noise leaves by at most ``excess`` of that, or by at most
-    # ``remaining`` of what it exceeded it by.
+    # and if little but photon noise remains
     faint: Rule = Rule(4.0, 0.01)
-    excess: float = 0.15
-    remaining: float = 0.5
 
 
 OPTIONS = ProbeOptions()
@@ -229,7 +225,8 @@ def find_other_probe(data: Dataset, both_signs: bool = True) -> OtherProbe | Non
     refined = search.refine(optics, [as_it_is]).refined
     if not guess.refined.clearly_better_than(refined, OPTIONS.defocus):
         others = refined, search.try_number("", optics[""], own)
-        if not (data.counts and _explains_down_to_noise(guess.refined, others, data)):
+        noise = expected_noise(data)
+        if not (data.counts and guess.refined.explains_down_to_noise(others, noise, OPTIONS.faint)):
             return None
     better = guess.best.hypothesis[1]
     text = (
@@ -239,14 +236,6 @@ def find_other_probe(data: Dataset, both_signs: bool = True) -> OtherProbe | Non
     )
     change = better + own if name else better - own
     return OtherProbe(bool(name), name == "reversed", change, bool(name) or own * better < 0, text)
-
-
-def _explains_down_to_noise(trial: Trial, others: Sequence[Trial], data: Dataset) -> bool:
-    """Return whether a trial leaves little but photon noise, and the others of the same patterns more."""
-    noise = expected_noise(data)
-    before = min(other.held_out.mean() for other in others) - noise
-    explained = trial.held_out.mean() - noise < max(OPTIONS.excess * noise, OPTIONS.remaining * before)
-    return bool(explained and all(trial.gain_over(other).passes(OPTIONS.faint) for other in others))
 
 
 def refined_trial(sample: Sample, trial: Trial, options: ProbeOptions = OPTIONS) -> Trial:

@@ -89,6 +89,18 @@ class Trial:
         less = self.mean_deviance - 1 < excess * (other.mean_deviance - 1)
         return self.gain_over(other).passes(rule) and less
 
+    def explains_down_to_noise(
+        self, others: Sequence[Trial], noise: float, rule: Rule, excess: float = 0.15, remaining: float = 0.5
+    ) -> bool:
+        """Return whether this leaves little but photon noise of held-out patterns, and others more by a rule.
+
+        Of few photons, or a faint object, little can be gained. ``noise``: :func:`expected_noise`, which it
+        exceeds by at most the share ``excess``, or by what is ``remaining`` of the others' excess.
+        """
+        before = min(other.held_out.mean() for other in others) - noise
+        explained = self.held_out.mean() - noise < max(excess * noise, remaining * before)
+        return bool(explained and all(self.gain_over(other).passes(rule) for other in others))
+
 
 def best_of(trials: Sequence[Trial]) -> Trial:
     """Return the trial of lowest score."""
