@@ -14,7 +14,7 @@ distribution is skewed to large values.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -166,6 +166,8 @@ def find_geometry(
     position_map = find_map(data, degrees, is_open)
     if position_map is None:
         return Geometry()
+    if is_open and known_probe and position_map.scale_differs and not _scale_explains(data, position_map):
+        position_map = replace(position_map, matrix=position_map.matrix / position_map.scale)
     if is_open:
         return _of_electrons(scan, config, position_map, known_probe, by_probe, fixed_probe)
     if not (position_map.turn_differs or position_map.scale_differs):
@@ -275,15 +277,31 @@ def _half_turn(
     return own.hypothesis, certain
 
 
+def _scale_explains(
+    data: Dataset, position_map: PositionMap, patterns: int = 250, rule: Rule = Rule(4.0, 0.01)
+) -> bool:
+    """Return whether the scale of a map explains more than the specified probe at a scale of one.
+
+    The map was found with a probe that was refined, which of few electrons also fits their noise. Here the
+    object alone is fitted, to more patterns, under the probe of either.
+    """
+    some, turn = middle(data, patterns), rotation(position_map.degrees)
+    own = _trial_at(some, turn, None)
+    mapped = _trial_at(
+        replace(some, beam=some.beam.with_probe(position_map.probe)), position_map.scale * turn, None
+    )
+    return mapped.gain_over(own).passes(rule)
+
+
 def _rotations(some: Dataset) -> Callable[[float], Trial]:
-    """Return a trial of some patterns at positions rotated by an angle in degrees, of the object alone."""
+    """Return a trial of some patterns at positions rotated by an angle in degrees."""
+    return lambda angle: _trial_at(some, rotation(angle), angle)
 
-    def tried(angle: float) -> Trial:
-        turned = some.positions @ rotation(angle).T
-        sample = Sample.of(place_anew(some, some.amplitudes, turned, some.good))
-        return sample.trial(angle, sample.fit_object(OPTIONS.steps))
 
-    return tried
+def _trial_at(some: Dataset, matrix: np.ndarray, hypothesis: float | None) -> Trial:
+    """Fit the object alone to some patterns at positions multiplied by a matrix ``(2, 2)``."""
+    sample = Sample.of(place_anew(some, some.amplitudes, some.positions @ matrix.T, some.good))
+    return sample.trial(hypothesis, sample.fit_object(OPTIONS.steps))
 
 
 def keys_of(matrix: np.ndarray, scan: ScanGeometry, config: DataConfig) -> str:
