@@ -97,7 +97,12 @@ class PositionMap:
     @property
     def scale_differs(self) -> bool:
         """Whether the scale differs from one by more than the limit and its error allow."""
-        return self._differs(abs(self.scale - 1), self.options.scale, self.scale_error)
+        return self.scale_is_off and self.gain.passes(REFINED)
+
+    @property
+    def scale_is_off(self) -> bool:
+        """Whether the scale differs so from one, whatever it explains."""
+        return abs(self.scale - 1) > max(self.options.scale, self.options.z * self.scale_error)
 
     @property
     def turn_differs(self) -> bool:

@@ -166,10 +166,9 @@ def find_geometry(
     position_map = find_map(data, degrees, is_open)
     if position_map is None:
         return Geometry()
-    if is_open and known_probe and position_map.scale_differs and not _scale_explains(data, position_map):
-        position_map = replace(position_map, matrix=position_map.matrix / position_map.scale)
     if is_open:
-        return _of_electrons(scan, config, position_map, known_probe, by_probe, fixed_probe)
+        differs = _scale_explains(data, position_map) if known_probe else position_map.scale_differs
+        return _of_electrons(scan, config, position_map, differs, known_probe, by_probe, fixed_probe)
     if not (position_map.turn_differs or position_map.scale_differs):
         return Geometry()
     matrix = clear_part(position_map)
@@ -193,14 +192,16 @@ def _of_electrons(
     scan: ScanGeometry,
     config: DataConfig,
     position_map: PositionMap,
+    scale_differs: bool,
     known_probe: bool,
     by_probe: bool,
     fixed_probe: bool,
 ) -> Geometry:
     """Apply the rotation; apply another scale with ``data.orientation=auto``, and otherwise report it."""
-    skewness, scale_differs = position_map.skewness, position_map.scale_differs
+    skewness = position_map.skewness
     auto = config.orientation == "auto"
-    matrix = clear_part(position_map) if auto and scale_differs else rotation(position_map.degrees)
+    scaled = auto and scale_differs
+    matrix = clear_part(position_map, scaled) if scaled else rotation(position_map.degrees)
     probe = None if known_probe else position_map.probe
     vague = abs(skewness) < OPTIONS.skewed
     of_probe = by_probe or (known_probe and (fixed_probe or vague))
@@ -230,16 +231,20 @@ def _of_electrons(
         applied, kept = Finding("affine position correction", scale, keys), Finding.warning(better, SCALE)
         stretch = position_map.scale * np.eye(2)
         other = Alternative(stretch, probe, False, applied, kept, position_map.deviance)
-    mapped = probe if auto and scale_differs else None  # it belongs to the scale of the map
+    mapped = probe if scaled else None  # it belongs to the scale of the map
     return Geometry(matrix, mapped, tuple(decisions), other, negated and mapped is None)
 
 
-def clear_part(position_map: PositionMap) -> np.ndarray:
-    """Return what of the map ``(2, 2)`` is certain: rotation, scale, and all of it where it is sheared."""
+def clear_part(position_map: PositionMap, scaled: bool | None = None) -> np.ndarray:
+    """Return what of the map ``(2, 2)`` is certain: rotation, scale, and all of it where it is sheared.
+
+    ``scaled``: whether the scale is; None: as the map says.
+    """
     if position_map.shear > OPTIONS.sheared:
         return position_map.matrix
     turn = rotation(position_map.degrees if position_map.turn_differs else 0.0)
-    return (position_map.scale if position_map.scale_differs else 1.0) * turn
+    scaled = position_map.scale_differs if scaled is None else scaled
+    return (position_map.scale if scaled else 1.0) * turn
 
 
 def find_rotation(
@@ -278,30 +283,36 @@ def _half_turn(
 
 
 def _scale_explains(
-    data: Dataset, position_map: PositionMap, patterns: int = 250, rule: Rule = Rule(4.0, 0.01)
+    data: Dataset,
+    position_map: PositionMap,
+    patterns: int = 250,
+    steps: tuple[int, int] = (20, 40),
+    rule: Rule = Rule(4.0, 0.002),
 ) -> bool:
-    """Return whether the scale of a map explains more than the specified probe at a scale of one.
+    """Return whether the scale of a map explains more than one, under the specified probe of electrons.
 
-    The map was found with a probe that was refined, which of few electrons also fits their noise. Here the
-    object alone is fitted, to more patterns, under the probe of either.
+    The map was found by few patterns, of which a refined probe also fits the noise. Here it is more, and the
+    probe is refined from either.
     """
+    if not position_map.scale_is_off:
+        return False
     some, turn = middle(data, patterns), rotation(position_map.degrees)
-    own = _trial_at(some, turn, None)
-    mapped = _trial_at(
-        replace(some, beam=some.beam.with_probe(position_map.probe)), position_map.scale * turn, None
-    )
-    return mapped.gain_over(own).passes(rule)
+    probed = replace(some, beam=some.beam.with_probe(position_map.probe))
+    own, other = _trial_at(some, turn, steps), _trial_at(probed, position_map.scale * turn, steps)
+    return other.gain_over(own).passes(rule)
 
 
 def _rotations(some: Dataset) -> Callable[[float], Trial]:
-    """Return a trial of some patterns at positions rotated by an angle in degrees."""
-    return lambda angle: _trial_at(some, rotation(angle), angle)
+    """Return a trial of some patterns at positions rotated by an angle in degrees, of the object alone."""
+    return lambda angle: _trial_at(some, rotation(angle), (OPTIONS.steps, 0), angle)
 
 
-def _trial_at(some: Dataset, matrix: np.ndarray, hypothesis: float | None) -> Trial:
-    """Fit the object alone to some patterns at positions multiplied by a matrix ``(2, 2)``."""
+def _trial_at(
+    some: Dataset, matrix: np.ndarray, steps: tuple[int, int], hypothesis: float | None = None
+) -> Trial:
+    """Fit object, and probe, to some patterns at positions multiplied by a matrix ``(2, 2)``."""
     sample = Sample.of(place_anew(some, some.amplitudes, some.positions @ matrix.T, some.good))
-    return sample.trial(hypothesis, sample.fit_object(OPTIONS.steps))
+    return sample.trial(hypothesis, sample.fit_object(*steps))
 
 
 def keys_of(matrix: np.ndarray, scan: ScanGeometry, config: DataConfig) -> str:

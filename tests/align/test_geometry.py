@@ -1,5 +1,6 @@
 """Findings and corrections of positions that do not fit the detector."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -161,3 +162,23 @@ def test_a_probe_under_which_all_rotations_explain_alike_shows_none(dim_scan):
     flat = np.abs(np.fft.fft2(dim_scan.probe))
     flat = np.fft.fftshift(np.fft.ifft2(np.exp(1e-3j * np.arange(32)) * flat), axes=(1, 2))
     assert find_rotation(dim_scan.under_probe(flat.astype(np.complex64))) is None
+
+
+@pytest.mark.parametrize(("differs", "flags"), [(True, [SCALE]), (False, [])])
+def test_a_scale_under_a_specified_probe_counts_if_more_patterns_show_it(monkeypatch, differs, flags):
+    monkeypatch.setattr(geometry, "_half_turn", lambda data, degrees: (degrees, True))
+    monkeypatch.setattr(geometry, "_scale_explains", lambda data, position_map: differs)
+    found = recorded(monkeypatch, position_map(1.2 * rotation(59)), told_probe=True, electrons_keV=80.0)
+    np.testing.assert_allclose(found.matrix, rotation(59), atol=1e-9)
+    assert (found.alternative is not None) is differs
+    assert flags == ([] if found.alternative is None else [*found.alternative.kept.flags])
+
+
+@pytest.mark.parametrize("right", [1.0, 0.8])
+def test_whether_a_scale_explains_more(dim_scan, right):
+    """Positions are 1/``right`` times too wide; the map says what would mend that, or what would spoil it."""
+    centred = dim_scan.positions - dim_scan.positions.mean(axis=0)
+    nominal = (centred @ rotation(-40.0).T / right + 45).astype(np.float32)
+    scan = replace(dim_scan, beam=replace(dim_scan.beam, positions=nominal), object_size=130)
+    stated = PositionMap(0.8 * np.eye(2), 0.002, 0.1, Comparison(0.2, 0.01), scan.probe[0], 1.0)
+    assert geometry._scale_explains(scan, stated) is (right == 0.8)
