@@ -8,13 +8,14 @@
     python benchmarks/position_map.py defocus            a probe of another defocus, and other errors
     python benchmarks/position_map.py gains              the score test that precedes the search
     python benchmarks/position_map.py electrons          the default command, no probe, rotated by −121°
+    python benchmarks/position_map.py specified          likewise, few electrons and the specified defocus
 
 Ten pairs of objects and probes of ``benchmarks/panel.py``, 100 to 225 patterns of 64² with three lenses. The
 nominal positions are the true ones: as they are, × 1.2, × 0.8, rotated by 5°, or sheared by a steady drift.
 Each scan has a row: errors of the scale and rotation found, rms error of the positions before and after the
 correction, whether scale or rotation is flagged, seconds. Electrons: 80 keV, 20 mrad, atoms of 0.5 rad on a
-lattice, on one with defects, or at random, 225 patterns to 40 mrad. The error of the image is the relative
-complex one, where the illumination exceeds a tenth of its maximum.
+lattice, on one with defects, or at random, 225 patterns to 40 mrad (900 of few electrons). The error of the
+image is the relative complex one, where the illumination exceeds a tenth of its maximum.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -73,6 +74,8 @@ ELECTRONS = (  # defocus in nm, object, electrons in a pattern
     *((50, "lattice", 1e5), (50, "defects", 1e5), (50, "random", 1e5), (-30, "lattice", 1e5)),
     *((-30, "defects", 1e5), (-50, "random", 1e4), (30, "defects", 1e4)),
 )
+SPECIFIED = "probe=aberrated", "probe.semi_angle_mrad=20"
+FEW = ((30, "lattice", 2e3), (30, "defects", 2e3), (-20, "random", 2e3), (-20, "random", 500.0))
 Row = dict[str, object]
 
 
@@ -217,9 +220,22 @@ def atoms(side: int, kind: str) -> np.ndarray:
     return np.exp(0.5j * phase)
 
 
-def electrons() -> Iterator[Row]:
-    for defocus, kind, dose in ELECTRONS:
-        rng, true = np.random.default_rng(1), places(7, 15, 0.1)
+def specified() -> Iterator[Row]:
+    """Yield the rows of scans of few electrons, under the right probe."""
+    return electrons(FEW, lambda defocus: (*SPECIFIED, f"probe.defocus_nm={defocus}"), (2, 30))
+
+
+def electrons(
+    scans: Iterable[tuple[int, str, float]] = ELECTRONS,
+    probe: Callable[[int], tuple[str, ...]] = lambda defocus: (),
+    grid: tuple[int, int] = (7, 15),
+) -> Iterator[Row]:
+    """Yield a row for each scan.
+
+    ``probe``: the keys of the specified probe, by the defocus in nm; ``grid``: step in pixels, and side.
+    """
+    for defocus, kind, dose in scans:
+        rng, true = np.random.default_rng(1), places(*grid, 0.1)
         image = atoms(N + int(true.max()) + 20, kind)
         intensity = far_intensity(image, lens(defocus), true)
         counts = rng.poisson(intensity * dose / intensity.sum(axis=(1, 2)).mean()).astype(np.uint32)
@@ -232,7 +248,7 @@ def electrons() -> Iterator[Row]:
             subprocess.run(
                 [
                     *(sys.executable, "scripts/scan_workflow.py", f"data.file={file}", f"output_dir={out}"),
-                    *(*keys, f"data.detector_pixel_mrad={MRAD}"),
+                    *(*keys, f"data.detector_pixel_mrad={MRAD}", *probe(defocus)),
                 ],
                 check=True,
                 cwd=ROOT,
@@ -262,7 +278,7 @@ def error_of(found: np.ndarray, truth: np.ndarray, mask: np.ndarray) -> float | 
     return relative_error(align(np.where(there, found, 0), known, there).object, known)
 
 
-WAYS = {"defocus": defocus, "gains": gains, "electrons": electrons}
+WAYS = {"defocus": defocus, "gains": gains, "electrons": electrons, "specified": specified}
 
 
 def main() -> None:
