@@ -57,7 +57,7 @@ from ptycho.preparation.dataset import at_positions
 from ptycho.preparation.start import FRAME_OFFSET, ORIENTED, PATTERN_SHIFT
 from ptycho.reconstruction.trial import Sample, TrialOptions, middle_patterns, place_anew
 from ptycho.scan.coarser import downsampled
-from ptycho.scan.comparison import Rule, compare_shares
+from ptycho.scan.comparison import Rule, compare_shares, split_patterns
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
 from ptycho.scan.reconstruction import values_per_parameter
@@ -147,13 +147,13 @@ def correct_positions(aligned: AlignedScan, context: RunContext) -> AlignedScan:
         aligned.rotation.degrees,
         aligned.rotation.warning,
     )
-    by_probe = aligned.rotation.unknown and not (aligned.rotation.transposed or aligned.estimated)
-    searched = find_rotation(view.data) if by_probe else None
+    may_search = aligned.rotation.unknown and not (aligned.rotation.transposed or aligned.estimated)
+    searched = find_rotation(view.data) if may_search else None
     if searched is not None:
         degrees = searched
     elif warning is not None:
         return aligned.decided(Finding.warning(warning, ORIENTATION))
-    geometry = find_geometry(scan, view.data, config, degrees, not aligned.estimated, fixed, by_probe)
+    geometry = find_geometry(scan, view.data, config, degrees, not aligned.estimated, fixed)
     probe = None if geometry.probe is None else view.finer_probe(geometry.probe)
     if geometry.reversed_probe:
         probe = REVERSED.patterns(aligned.data.probe).conj()
@@ -256,14 +256,15 @@ def correct_near_field(
     measured = positions_of_near_fields(data)
     moves, here = measured.positions - nominal, measured.positions - measured.positions.mean(axis=0)
     map_back = np.linalg.lstsq(here, nominal - nominal.mean(axis=0), rcond=None)[0].T
-    upright = np.linalg.det(map_back) > 0 and np.trace(map_back) > 0
+    upright = np.linalg.det(map_back) > 0.1 and np.trace(map_back) > 0  # of positions on a line neither
     far = np.linalg.norm(moves, axis=1)
     if not upright or measured.error > least or far.max() < least:
         return aligned
     chosen = middle_patterns(data, TrialOptions().count(data.N))
     patterns, trials = data.amplitudes.some(chosen).in_memory(), []
+    split = split_patterns(nominal[chosen], len(chosen) // TrialOptions.holdout_every, 0)
     for positions in (nominal, measured.positions):
-        sample = Sample.of(place_anew(data, patterns, positions[chosen], data.good))
+        sample = Sample.of(place_anew(data, patterns, positions[chosen], data.good), split=split)
         trials.append(sample.trial(None, sample.fit_object(*steps)))
     gain = trials[1].gain_over(trials[0])
     if not gain.passes(MOVED):

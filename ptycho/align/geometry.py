@@ -1,7 +1,8 @@
 """Determine rotation and scale of the positions of a scan against the detector.
 
 The lenses of an electron microscope rotate the beam, so that the rotation is not known beforehand: it is
-estimated unless ``data.rotation_deg`` specifies it. In other scans a rotation or a scale that explains the
+estimated unless ``data.rotation_deg`` specifies it: from the patterns, or else by trials under a specified
+probe. In other scans a rotation or a scale that explains the
 patterns clearly better is applied with ``data.orientation=auto``, and otherwise reported with a flag. A map
 with a shear is neither a rotation of the detector nor a wrong unit, but a drift; it is corrected like other
 errors of the stage (:mod:`ptycho.align.align_scan`).
@@ -34,7 +35,7 @@ from ptycho.reconstruction.trial import (
     middle,
     place_anew,
 )
-from ptycho.scan.comparison import TURNED, Rule
+from ptycho.scan.comparison import TURNED, Rule, split_patterns
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
 from ptycho.scan.positions import rotation
@@ -148,20 +149,18 @@ def find_geometry(
     degrees: float,
     known_probe: bool,
     fixed_probe: bool = False,
-    by_probe: bool = False,
 ) -> Geometry:
     """Decide about the positions of a scan.
 
     Args:
         data: the scan under a probe, specified or estimated for positions rotated by ``degrees``.
         config: how the file was read.
-        degrees: of :func:`coarse_rotation`.
+        degrees: of :func:`coarse_rotation` or :func:`find_rotation`.
         known_probe: the probe is more than an estimate.
         fixed_probe: it is not refined, and so not reversed.
-        by_probe: ``degrees`` are of :func:`find_rotation`.
     """
-    is_open = rotation_is_open(scan, config)
-    if is_open and known_probe and not by_probe:
+    is_open, by_probe = rotation_is_open(scan, config), False
+    if is_open and known_probe:
         degrees, by_probe = _half_turn(data, degrees)
     position_map = find_map(data, degrees, is_open)
     if position_map is None:
@@ -200,8 +199,10 @@ def _of_electrons(
     """Apply the rotation; apply another scale with ``data.orientation=auto``, and otherwise report it."""
     skewness = position_map.skewness
     auto = config.orientation == "auto"
-    scaled = auto and scale_differs
-    matrix = clear_part(position_map, scaled) if scaled else rotation(position_map.degrees)
+    scaled, matrix = auto and scale_differs, rotation(position_map.degrees)
+    if scaled:
+        sheared = position_map.shear > OPTIONS.sheared
+        matrix = position_map.matrix if sheared else position_map.scale * matrix
     probe = None if known_probe else position_map.probe
     vague = abs(skewness) < OPTIONS.skewed
     of_probe = by_probe or (known_probe and (fixed_probe or vague))
@@ -235,16 +236,12 @@ def _of_electrons(
     return Geometry(matrix, mapped, tuple(decisions), other, negated and mapped is None)
 
 
-def clear_part(position_map: PositionMap, scaled: bool | None = None) -> np.ndarray:
-    """Return what of the map ``(2, 2)`` is certain: rotation, scale, and all of it where it is sheared.
-
-    ``scaled``: whether the scale is; None: as the map says.
-    """
+def clear_part(position_map: PositionMap) -> np.ndarray:
+    """Return what of the map ``(2, 2)`` is certain: rotation, scale, and all of it where it is sheared."""
     if position_map.shear > OPTIONS.sheared:
         return position_map.matrix
     turn = rotation(position_map.degrees if position_map.turn_differs else 0.0)
-    scaled = position_map.scale_differs if scaled is None else scaled
-    return (position_map.scale if scaled else 1.0) * turn
+    return (position_map.scale if position_map.scale_differs else 1.0) * turn
 
 
 def find_rotation(
@@ -297,22 +294,32 @@ def _scale_explains(
     if not position_map.scale_is_off:
         return False
     some, turn = middle(data, patterns), rotation(position_map.degrees)
-    probed = replace(some, beam=some.beam.with_probe(position_map.probe))
-    own, other = _trial_at(some, turn, steps), _trial_at(probed, position_map.scale * turn, steps)
-    return other.gain_over(own).passes(rule)
+    tried = _trials(some, steps)
+    own = tried(turn, some.probe[0], None)
+    return tried(position_map.scale * turn, position_map.probe, None).gain_over(own).passes(rule)
 
 
 def _rotations(some: Dataset) -> Callable[[float], Trial]:
     """Return a trial of some patterns at positions rotated by an angle in degrees, of the object alone."""
-    return lambda angle: _trial_at(some, rotation(angle), (OPTIONS.steps, 0), angle)
+    tried = _trials(some, (OPTIONS.steps, 0))
+    return lambda angle: tried(rotation(angle), some.probe, angle)
 
 
-def _trial_at(
-    some: Dataset, matrix: np.ndarray, steps: tuple[int, int], hypothesis: float | None = None
-) -> Trial:
-    """Fit object, and probe, to some patterns at positions multiplied by a matrix ``(2, 2)``."""
-    sample = Sample.of(place_anew(some, some.amplitudes, some.positions @ matrix.T, some.good))
-    return sample.trial(hypothesis, sample.fit_object(*steps))
+def _trials(some: Dataset, steps: tuple[int, int]) -> Callable[[np.ndarray, np.ndarray, float | None], Trial]:
+    """Return a trial of some patterns at positions times a matrix ``(2, 2)``, under a probe ``(…, N, N)``.
+
+    ``steps``: of the object alone, then with the probe. All trials hold out the same patterns.
+    """
+    count = len(some.positions)
+    split = split_patterns(some.positions, count // TrialOptions.holdout_every, 0)
+
+    def tried(matrix: np.ndarray, probe: np.ndarray, hypothesis: float | None) -> Trial:
+        probed = replace(some, beam=some.beam.with_probe(probe))
+        moved = place_anew(probed, some.amplitudes, some.positions @ matrix.T, some.good)
+        sample = Sample.of(moved, split=split)
+        return sample.trial(hypothesis, sample.fit_object(*steps))
+
+    return tried
 
 
 def keys_of(matrix: np.ndarray, scan: ScanGeometry, config: DataConfig) -> str:

@@ -59,7 +59,7 @@ class ProbeOptions:
     # and the specified probe with another curvature. Gains were .18 to 3.3 at 20 to 80 standard errors under
     # wrong probes, below .12 for positions of a wrong scale (``benchmarks/position_map.py defocus``).
     defocus: Rule = Rule(10.0, 0.2)
-    # and if little but photon noise remains
+    # or by which a faint object, or one of few photons, shows it, if little but photon noise remains
     faint: Rule = Rule(4.0, 0.01)
 
 

@@ -38,11 +38,13 @@ from typing import NamedTuple
 import numpy as np
 from scipy.ndimage import map_coordinates
 from scipy.sparse import coo_array, diags_array
+from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import spsolve
-from scipy.spatial import cKDTree
+from scipy.spatial import Delaunay, cKDTree
 from skimage.registration import phase_cross_correlation
 from skimage.transform import downscale_local_mean
 
+from ptycho.reconstruction.scan_likelihood import side_by_side
 from ptycho.reconstruction.trial import middle
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.positions import rotation
@@ -176,48 +178,64 @@ def positions_of_near_fields(
 ) -> MeasuredPositions:
     """Return the positions that the near fields of one object show, their mean that of the nominal ones.
 
+    Unless pairs of neighbours connect all patterns, the nominal ones are returned, with an infinite error.
     ``nearest``: neighbours that a pattern is compared with, if their windows share the ``overlap`` of a side.
     Larger patterns than ``side`` are binned. Weights that hardly count wrong shifts are those of Holland &
     Welsch, Commun. Stat. A 6 (1977) 813, after Cauchy.
     """
     nominal, count = data.positions.astype(float), len(data.positions)
     binning = -(-data.N // side)
-    images = _tapered_contrast(data, binning)
     near = cKDTree(nominal).query(nominal, k=min(nearest + 1, count))[1]
-    pairs = np.unique(np.sort([(j, k) for j in range(count) for k in near[j, 1:]], axis=1), axis=0)
+    edges = [(j, k) for j in range(count) for k in near[j, 1:]]
+    if count > 3:  # and all around, where those lie in a row
+        triangles = Delaunay(nominal, qhull_options="QJ").simplices
+        edges += [*triangles[:, [0, 1, 1, 2, 2, 0]].reshape(-1, 2)]
+    pairs = np.unique(np.sort(edges, axis=1), axis=0)
     steps = nominal[pairs[:, 1]] - nominal[pairs[:, 0]]
-    together = np.abs(steps).max(axis=1) < (1 - overlap) * data.N
+    together = (np.abs(steps).max(axis=1) < (1 - overlap) * data.N) & (pairs[:, 0] != pairs[:, 1])
     pairs, steps = pairs[together], steps[together]
-    if not len(pairs):
-        return MeasuredPositions(nominal, np.inf)
-    shifts = [
-        phase_cross_correlation(images[j], images[k], upsample_factor=10, normalization=None)[0]
-        for j, k in pairs
-    ]
-    left, ends = binning * np.array(shifts) - steps, (np.repeat(np.arange(len(pairs)), 2), pairs.ravel())
+    ends = np.repeat(np.arange(len(pairs)), 2), pairs.ravel()
     difference = coo_array((np.tile([-1.0, 1.0], len(pairs)), ends), shape=(len(pairs), count)).tocsr()
+    images = _tapered_contrast(data, binning)
+    if images is None or connected_components(difference.T @ difference)[0] > 1:
+        return MeasuredPositions(nominal, np.inf)
+    shifts = side_by_side(
+        lambda pair: phase_cross_correlation(
+            images[pair[0]], images[pair[1]], upsample_factor=10 * binning, normalization=None
+        )[0],
+        pairs,
+    )
+    left = binning * np.array(list(shifts)) - steps
     weights = np.ones(len(pairs))
     for _ in range(10):
         normal = difference.T @ diags_array(weights) @ difference
-        normal += 1e-6 * diags_array(np.ones(count))  # the nominal place of what no pair connects
+        normal += 1e-6 * diags_array(np.ones(count))  # which sets their mean
         moves = spsolve(normal.tocsc(), difference.T @ (weights[:, None] * left))
         rest = np.linalg.norm(left - difference @ moves, axis=1)
         weights = 1 / (1 + (rest / 0.5) ** 2)
     return MeasuredPositions(nominal + moves - moves.mean(axis=0), float(np.median(rest)))
 
 
-def _tapered_contrast(data: Dataset, binning: int) -> np.ndarray:
-    """Return binned patterns ``(J, n, n)`` over their mean, less one; zero at the edges and on bad pixels."""
+def _tapered_contrast(data: Dataset, binning: int, least: float = 0.5) -> np.ndarray | None:
+    """Return binned patterns ``(J, n, n)`` over their mean, less one; zero at the edges and on bad pixels.
+
+    A bin counts if at least this share of it is measured. None: there is no such bin.
+    """
     good = np.ones((data.N,) * 2, bool) if data.good is None else data.good
-    blocks = data.amplitudes.blocks()
-    images = np.concatenate([downscale_local_mean(block * good, (1, binning, binning)) for block in blocks])
-    images /= np.maximum(images.mean(axis=(1, 2), keepdims=True), 1e-30)
-    known, mean = downscale_local_mean(good.astype(float), (binning, binning)) == 1, images.mean(axis=0)
-    known &= mean > 0
-    tapers = []
+    share = downscale_local_mean(good.astype(np.float32), (binning, binning))
+    blocks = (downscale_local_mean(block * good, (1, binning, binning)) for block in data.amplitudes.blocks())
+    images = np.concatenate([block.astype(np.float32) for block in blocks])
+    mean = images.mean(axis=0)
+    known = (share >= least) & (mean > 0)
+    if not known.any():
+        return None
+    taper = np.ones(known.shape, np.float32)
     for axis in (0, 1):
-        inside = np.flatnonzero(known.any(axis=1 - axis))
-        taper = np.zeros(len(known))
-        taper[inside[0] : inside[-1] + 1] = np.sqrt(np.hanning(inside[-1] - inside[0] + 3)[1:-1])
-        tapers.append(taper)
-    return np.where(known, images / np.where(known, mean, 1) - 1, 0) * np.outer(*tapers)
+        inside, window = np.flatnonzero(known.any(axis=1 - axis)), np.zeros(len(known), np.float32)
+        window[inside[0] : inside[-1] + 1] = np.sqrt(np.hanning(inside[-1] - inside[0] + 3)[1:-1])
+        taper *= np.expand_dims(window, 1 - axis)
+    images *= mean[known].mean() / np.maximum(images[:, known].mean(axis=1), 1e-30)[:, None, None]
+    mean = images.mean(axis=0)
+    images -= mean
+    images *= np.where(known, taper / np.where(known, mean, 1), 0)
+    return images

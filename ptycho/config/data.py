@@ -211,7 +211,9 @@ class DataConfig:
         level="sometimes",
     )
     position_jumps: Flag = key(
-        True, "detect position errors of tens of pixels, and patterns that contradict all others"
+        True,
+        "detect position errors of tens of pixels, or of one in a near field, and patterns that contradict "
+        "all others",
     )
     orientation: Literal["as_stored", "auto"] = key(
         "as_stored",

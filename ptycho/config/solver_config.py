@@ -43,7 +43,7 @@ class SolverConfig:
     position_model: Literal["independent", "affine", "affine_and_independent"] | None = key(
         None,
         "position corrections: independent, one affine map of all positions, or both; null: "
-        "independent, or both in a near field, or if that lowers the held-out deviance",
+        "both in a near field; elsewhere independent, or both if that lowers the held-out deviance",
     )
     flux: Flag | None = key(
         None, "refine the flux of each pattern; null: if it lowers the held-out deviance", level="sometimes"

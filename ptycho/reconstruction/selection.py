@@ -113,7 +113,7 @@ class ModelOptions:
     def moves_of(self, data: Dataset) -> str:
         """Return the model of the position corrections that a fit begins with.
 
-        In a far field the probe takes on a part of an affine map, and one of few patterns is uncertain.
+        In a far field the probe takes on a part of an affine map, and the map of few patterns is uncertain.
         """
         return self.moves or ("independent" if data.fresnel is None else "affine_and_independent")
 

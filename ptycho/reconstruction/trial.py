@@ -92,7 +92,7 @@ class Trial:
     def explains_down_to_noise(
         self, others: Sequence[Trial], noise: float, rule: Rule, excess: float = 0.15, remaining: float = 0.5
     ) -> bool:
-        """Return whether this leaves little but photon noise of held-out patterns, and others more by a rule.
+        """Return whether this explains held-out patterns nearly to photon noise, and all better than others.
 
         Of few photons, or a faint object, little can be gained. ``noise``: :func:`expected_noise`, which it
         exceeds by at most the share ``excess``, or by what is ``remaining`` of the others' excess.

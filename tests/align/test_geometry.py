@@ -164,6 +164,14 @@ def test_a_probe_under_which_all_rotations_explain_alike_shows_none(dim_scan):
     assert find_rotation(dim_scan.under_probe(flat.astype(np.complex64))) is None
 
 
+def test_the_rotation_stays_beside_a_scale_that_more_patterns_show(monkeypatch):
+    monkeypatch.setattr(geometry, "_half_turn", lambda data, degrees: (degrees, True))
+    monkeypatch.setattr(geometry, "_scale_explains", lambda data, position_map: True)
+    weak, keys = position_map(1.2 * rotation(59), gain=0.001), {"electrons_keV": 80.0, "orientation": "auto"}
+    found = recorded(monkeypatch, weak, told_probe=True, **keys)
+    np.testing.assert_allclose(found.matrix, 1.2 * rotation(59), atol=1e-9)
+
+
 @pytest.mark.parametrize(("differs", "flags"), [(True, [SCALE]), (False, [])])
 def test_a_scale_under_a_specified_probe_counts_if_more_patterns_show_it(monkeypatch, differs, flags):
     monkeypatch.setattr(geometry, "_half_turn", lambda data, degrees: (degrees, True))
