@@ -249,7 +249,7 @@ def find_rotation(
     patterns: int = 250,
     step: float = 15.0,
     closer: float = 5.0,
-    clear: Rule = Rule(3.0, 0.002),
+    clear: Rule = Rule(5.0, 0.001),
 ) -> float | None:
     """Return the rotation of the positions under which the specified probe explains clearly most, or None.
 
@@ -266,7 +266,7 @@ def find_rotation(
 
 
 def _half_turn(
-    data: Dataset, degrees: float, patterns: int = 250, faint: Rule = Rule(4.0, 0.01)
+    data: Dataset, degrees: float, patterns: int = 250, faint: Rule = Rule(10.0, 0.003)
 ) -> tuple[float, bool]:
     """Return ``degrees`` or 180 more, by the initial probe; and whether the probe distinguishes them.
 
@@ -284,7 +284,7 @@ def _scale_explains(
     position_map: PositionMap,
     patterns: int = 250,
     steps: tuple[int, int] = (20, 40),
-    rule: Rule = Rule(4.0, 0.002),
+    rule: Rule = Rule(8.0, 0.002),
 ) -> bool:
     """Return whether the scale of a map explains more than one, under the specified probe of electrons.
 
