@@ -24,7 +24,8 @@ class Scripted(Selection):
     def __init__(self, before: float, deviances: list[float]) -> None:
         self.fitted: list[np.ndarray] = []
         beam = SimpleNamespace(flux=np.ones(20))
-        data = SimpleNamespace(positions=NOMINAL, beam=beam, counts=True, probe=np.zeros((1, 8, 8)))
+        known = {"counts": True, "fresnel": None}
+        data = SimpleNamespace(positions=NOMINAL, beam=beam, probe=np.zeros((1, 8, 8)), **known)
         scores = iter(deviances)
         holdout = SimpleNamespace(kind="patterns", score=lambda estimate, refine: patterns(next(scores)))
         likelihood = SimpleNamespace(data=data, photon=1.0)
