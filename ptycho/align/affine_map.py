@@ -101,7 +101,7 @@ class PositionMap:
 
     @property
     def scale_is_off(self) -> bool:
-        """The same, without regard to the gain."""
+        """Whether the scale differs from one by more than they allow, without regard to the gain."""
         return abs(self.scale - 1) > max(self.options.scale, self.options.z * self.scale_error)
 
     @property

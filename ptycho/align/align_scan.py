@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ptycho.align.affine_map import scale_in, turn_in
 from ptycho.align.aligned import AlignedScan, RunContext, read_again
 from ptycho.align.geometry import (
     coarse_rotation,
@@ -55,15 +56,14 @@ from ptycho.config.messages import show
 from ptycho.evaluation.trust import ORIENTATION, POSITIONS
 from ptycho.preparation.dataset import at_positions
 from ptycho.preparation.start import FRAME_OFFSET, ORIENTED, PATTERN_SHIFT
-from ptycho.reconstruction.trial import Sample, TrialOptions, middle_patterns, place_anew
+from ptycho.reconstruction.trial import TrialOptions, middle_patterns, place_anew, trials_at
 from ptycho.scan.coarser import downsampled
-from ptycho.scan.comparison import Rule, compare_shares, split_patterns
+from ptycho.scan.comparison import Rule, compare_shares
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
 from ptycho.scan.reconstruction import values_per_parameter
 
 log = logging.getLogger(__name__)
-MOVED = Rule(3.0, 0.02)  # of positions that near fields show, which have a parameter for each pattern
 
 
 def align_scan(aligned: AlignedScan, context: RunContext) -> AlignedScan:
@@ -142,17 +142,12 @@ def correct_positions(aligned: AlignedScan, context: RunContext) -> AlignedScan:
     if aligned.data.fresnel is not None:  # :func:`correct_near_field`
         return aligned
     view, scan, config = downsampled(aligned.data), aligned.scan, aligned.config.data
-    fixed, degrees, warning = (
-        not aligned.config.learns_probe,
-        aligned.rotation.degrees,
-        aligned.rotation.warning,
-    )
-    may_search = aligned.rotation.unknown and not (aligned.rotation.transposed or aligned.estimated)
+    coarse, fixed = aligned.rotation, not aligned.config.learns_probe
+    may_search = coarse.unknown and not (coarse.transposed or aligned.estimated)
     searched = find_rotation(view.data) if may_search else None
-    if searched is not None:
-        degrees = searched
-    elif warning is not None:
-        return aligned.decided(Finding.warning(warning, ORIENTATION))
+    if searched is None and coarse.warning is not None:
+        return aligned.decided(Finding.warning(coarse.warning, ORIENTATION))
+    degrees = coarse.degrees if searched is None else searched
     geometry = find_geometry(scan, view.data, config, degrees, not aligned.estimated, fixed)
     probe = None if geometry.probe is None else view.finer_probe(geometry.probe)
     if geometry.reversed_probe:
@@ -245,12 +240,20 @@ def _explains_more(behind: Jumps, alone: Jumps) -> bool:
 
 
 def correct_near_field(
-    aligned: AlignedScan, context: RunContext, least: float = 1.0, steps: tuple[int, int] = (30, 30)
+    aligned: AlignedScan,
+    context: RunContext,
+    least: float = 1.0,
+    steps: tuple[int, int] = (30, 30),
+    better: Rule = Rule(3.0, 0.02),
 ) -> AlignedScan:
     """Move patterns of a near field to where they show that they lie, if that explains them clearly better.
 
-    ``least``: pixels by which one is moved; the fit corrects less. ``steps`` of the trials: object, then with
-    the probe. A mirrored scan is another orientation.
+    A mirrored scan is another orientation.
+
+    Args:
+        least: pixels by which one is moved; the fit corrects less.
+        steps: of the trials: object, then with the probe.
+        better: rule of what they must gain.
     """
     data, nominal = aligned.data, aligned.data.positions.astype(float)
     measured = positions_of_near_fields(data)
@@ -261,20 +264,16 @@ def correct_near_field(
     if not upright or measured.error > least or far.max() < least:
         return aligned
     chosen = middle_patterns(data, TrialOptions().count(data.N))
-    patterns, trials = data.amplitudes.some(chosen).in_memory(), []
-    split = split_patterns(nominal[chosen], len(chosen) // TrialOptions.holdout_every, 0)
-    for positions in (nominal, measured.positions):
-        sample = Sample.of(place_anew(data, patterns, positions[chosen], data.good), split=split)
-        trials.append(sample.trial(None, sample.fit_object(*steps)))
-    gain = trials[1].gain_over(trials[0])
-    if not gain.passes(MOVED):
+    patterns = data.amplitudes.some(chosen).in_memory()
+    tried = trials_at(place_anew(data, patterns, nominal[chosen], data.good), steps)
+    own, other = (tried(positions[chosen], None, None) for positions in (nominal, measured.positions))
+    gain, matrix = other.gain_over(own), np.linalg.inv(map_back)
+    if not gain.passes(better):
         return aligned
     rest = np.sqrt(np.sum((nominal - nominal.mean(axis=0) - here @ map_back.T) ** 2, axis=1).mean())
-    (a, b), (c, d) = map_back
     text = (
-        f"{len(far)} patterns by {far.min():.1f} to {far.max():.1f} px: rotated by "
-        f"{np.rad2deg(np.arctan2(b - c, a + d)):.2f}°, scaled by {np.linalg.det(map_back) ** -0.5:.3f}, and "
-        f"{rest:.1f} px rms, by the correlation of neighbouring patterns"
+        f"{len(far)} patterns by {far.min():.1f} to {far.max():.1f} px: rotated by {turn_in(matrix):.2f}°, "
+        f"scaled by {scale_in(matrix):.3f}, and {rest:.1f} px rms, by the correlation of neighbours"
     )
     return _at_moved(aligned, moves, text, float(np.exp(-gain.gain)))
 

@@ -15,7 +15,7 @@ distribution is skewed to large values.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -26,16 +26,8 @@ from ptycho.config.data import DataConfig
 from ptycho.evaluation.trust import ORIENTATION, SCALE
 from ptycho.preparation.prepare import ScanGeometry
 from ptycho.reconstruction.scan_likelihood import side_by_side
-from ptycho.reconstruction.trial import (
-    Sample,
-    Trial,
-    TrialOptions,
-    best_of,
-    expected_noise,
-    middle,
-    place_anew,
-)
-from ptycho.scan.comparison import TURNED, Rule, split_patterns
+from ptycho.reconstruction.trial import Trial, TrialOptions, best_of, expected_noise, middle, trials_at
+from ptycho.scan.comparison import TURNED, Rule
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
 from ptycho.scan.positions import rotation
@@ -294,32 +286,15 @@ def _scale_explains(
     if not position_map.scale_is_off:
         return False
     some, turn = middle(data, patterns), rotation(position_map.degrees)
-    tried = _trials(some, steps)
-    own = tried(turn, some.probe[0], None)
-    return tried(position_map.scale * turn, position_map.probe, None).gain_over(own).passes(rule)
+    tried, scaled = trials_at(some, steps), position_map.scale * turn
+    own = tried(some.positions @ turn.T, some.probe[0], None)
+    return tried(some.positions @ scaled.T, position_map.probe, None).gain_over(own).passes(rule)
 
 
 def _rotations(some: Dataset) -> Callable[[float], Trial]:
     """Return a trial of some patterns at positions rotated by an angle in degrees, of the object alone."""
-    tried = _trials(some, (OPTIONS.steps, 0))
-    return lambda angle: tried(rotation(angle), some.probe, angle)
-
-
-def _trials(some: Dataset, steps: tuple[int, int]) -> Callable[[np.ndarray, np.ndarray, float | None], Trial]:
-    """Return a trial of some patterns at positions times a matrix ``(2, 2)``, under a probe ``(…, N, N)``.
-
-    ``steps``: of the object alone, then with the probe. All trials hold out the same patterns.
-    """
-    count = len(some.positions)
-    split = split_patterns(some.positions, count // TrialOptions.holdout_every, 0)
-
-    def tried(matrix: np.ndarray, probe: np.ndarray, hypothesis: float | None) -> Trial:
-        probed = replace(some, beam=some.beam.with_probe(probe))
-        moved = place_anew(probed, some.amplitudes, some.positions @ matrix.T, some.good)
-        sample = Sample.of(moved, split=split)
-        return sample.trial(hypothesis, sample.fit_object(*steps))
-
-    return tried
+    tried = trials_at(some, (OPTIONS.steps, 0))
+    return lambda angle: tried(some.positions @ rotation(angle).T, None, angle)
 
 
 def keys_of(matrix: np.ndarray, scan: ScanGeometry, config: DataConfig) -> str:

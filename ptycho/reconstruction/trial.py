@@ -10,7 +10,7 @@ pattern by pattern (:class:`~ptycho.scan.comparison.Comparison`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -159,6 +159,22 @@ class Sample:
     def beam_of(self, estimate: Estimate) -> Beam:
         """Return the beam of an estimate, in the units of the dataset."""
         return estimate.beam(self.data.photon_scale, self.fitted.normalisation)
+
+
+def trials_at(some: Dataset, steps: tuple[int, int]) -> Callable[[np.ndarray, np.ndarray | None, Any], Trial]:
+    """Return a trial of some patterns at other positions ``(n, 2)``, under a probe (None: theirs).
+
+    All trials hold out the same patterns. ``steps``: of the object alone, then with the probe.
+    """
+    count = len(some.positions)
+    split = split_patterns(some.positions, count // TrialOptions.holdout_every, 0)
+
+    def tried(positions: np.ndarray, probe: np.ndarray | None, hypothesis: Any) -> Trial:
+        probed = some if probe is None else replace(some, beam=some.beam.with_probe(probe))
+        sample = Sample.of(place_anew(probed, some.amplitudes, positions, some.good), split=split)
+        return sample.trial(hypothesis, sample.fit_object(*steps))
+
+    return tried
 
 
 def expected_noise(data: Dataset) -> float:
