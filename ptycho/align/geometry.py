@@ -2,10 +2,10 @@
 
 The lenses of an electron microscope rotate the beam, so that the rotation is not known beforehand: it is
 estimated unless ``data.rotation_deg`` specifies it: from the patterns, or else by trials under a specified
-probe. In other scans a rotation or a scale that explains the
-patterns clearly better is applied with ``data.orientation=auto``, and otherwise reported with a flag. A map
-with a shear is neither a rotation of the detector nor a wrong unit, but a drift; it is corrected like other
-errors of the stage (:mod:`ptycho.align.align_scan`).
+probe. In other scans a rotation or a scale that explains the patterns clearly better is applied with
+``data.orientation=auto``, and otherwise reported with a flag. A map with a shear is neither a rotation of the
+detector nor a wrong unit, but a drift; it is corrected like other errors of the stage
+(:mod:`ptycho.align.align_scan`).
 
 A rotation by 180° changes the sign of the object's phase and of the probe's curvature. If the probe is
 specified, it decides. Otherwise the phase of an electron's object decides: atoms increase it, so that its
@@ -15,7 +15,7 @@ distribution is skewed to large values.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -47,7 +47,9 @@ class GeometryOptions:
     electrons_eV: float = 1.2e5  # above it the particles are electrons: no photons below 10 pm are used
     skewed: float = 0.2  # skewness of the phase from which its sign is determined
     curvatures: tuple[float, ...] = (1.0, 0.4, 0.65, 1.5)  # times that of parallax; a lattice has several
-    steps: int = 12  # of the object, to decide about a rotation by 180°
+    steps: int = 12  # of the object, to decide about a rotation
+    # of the patterns that decide about rotation and scale under a specified probe
+    trial: TrialOptions = field(default_factory=lambda: TrialOptions(patterns=250))
 
 
 OPTIONS = GeometryOptions()
@@ -237,18 +239,14 @@ def clear_part(position_map: PositionMap) -> np.ndarray:
 
 
 def find_rotation(
-    data: Dataset,
-    patterns: int = 250,
-    step: float = 15.0,
-    closer: float = 5.0,
-    clear: Rule = Rule(5.0, 0.001),
+    data: Dataset, step: float = 15.0, closer: float = 5.0, clear: Rule = Rule(5.0, 0.001)
 ) -> float | None:
     """Return the rotation of the positions under which the specified probe explains clearly most, or None.
 
     For patterns that show none without a probe: those of few electrons, or of a lattice. Angles are tried in
     steps of degrees, then ``closer`` to the best, which is compared with those more than a step away.
     """
-    tried = _rotations(middle(data, patterns))
+    tried = _rotations(data)
     trials = list(side_by_side(tried, [*np.arange(-180.0, 180.0, step)]))
     best = best_of(trials).hypothesis
     near = best_of([*trials, *side_by_side(tried, [best - closer, best + closer])])
@@ -257,14 +255,12 @@ def find_rotation(
     return float(near.hypothesis) if near.gain_over(other).passes(clear) else None
 
 
-def _half_turn(
-    data: Dataset, degrees: float, patterns: int = 250, faint: Rule = Rule(10.0, 0.003)
-) -> tuple[float, bool]:
+def _half_turn(data: Dataset, degrees: float, faint: Rule = Rule(10.0, 0.003)) -> tuple[float, bool]:
     """Return ``degrees`` or 180 more, by the initial probe; and whether the probe distinguishes them.
 
     It does if one explains far more, or more by the rule ``faint`` and all but photon noise.
     """
-    tried = _rotations(middle(data, patterns))
+    tried = _rotations(data)
     own, other = sorted(map(tried, (degrees, degrees + 180)), key=lambda trial: trial.score)
     certain = own.gain_over(other).passes(TURNED)
     certain |= data.counts and own.explains_down_to_noise([other], expected_noise(data), faint)
@@ -274,7 +270,6 @@ def _half_turn(
 def _scale_explains(
     data: Dataset,
     position_map: PositionMap,
-    patterns: int = 250,
     steps: tuple[int, int] = (20, 40),
     rule: Rule = Rule(8.0, 0.002),
 ) -> bool:
@@ -285,14 +280,20 @@ def _scale_explains(
     """
     if not position_map.scale_is_off:
         return False
-    some, turn = middle(data, patterns), rotation(position_map.degrees)
+    some, turn = _some(data), rotation(position_map.degrees)
     tried, scaled = trials_at(some, steps), position_map.scale * turn
     own = tried(some.positions @ turn.T, some.probe[0], None)
     return tried(some.positions @ scaled.T, position_map.probe, None).gain_over(own).passes(rule)
 
 
-def _rotations(some: Dataset) -> Callable[[float], Trial]:
+def _some(data: Dataset) -> Dataset:
+    """Return the patterns that decide about rotation and scale."""
+    return middle(data, OPTIONS.trial.count(data.N))
+
+
+def _rotations(data: Dataset) -> Callable[[float], Trial]:
     """Return a trial of some patterns at positions rotated by an angle in degrees, of the object alone."""
+    some = _some(data)
     tried = trials_at(some, (OPTIONS.steps, 0))
     return lambda angle: tried(some.positions @ rotation(angle).T, None, angle)
 
