@@ -94,6 +94,8 @@ def likelihood(N: int, modes: int, count: int, rows: int = 2) -> Program:
         "opr_weights": (np.zeros((rows, 0), np.complex64), True),
         "amplitudes": (np.sqrt(rng.poisson(intensity)).astype(np.float32), True),
         "photon": (np.float32(1), False),
+        "ramps": (np.zeros((rows, 0, N), np.complex64), True),
+        "batches": (np.int32(1), False),
     }
     step = likelihood_step("poisson", computed_with({"background"}), True, True).python_function
     name = f"likelihood_{N}_{modes}"

@@ -96,6 +96,21 @@ def expected_intensity(
     return total_intensity(at_detector(waves, fresnel=fresnel, moved=moved), background, flux)
 
 
+def shift_patterns(patches: tf.Tensor, ramps: tf.Tensor) -> tf.Tensor:
+    """Return patches whose far field is shifted: times the phase ramps of its rows and of its columns.
+
+    Args:
+        patches: ``(B, N, N)`` complex64; of slices ``(B, L, N, N)``, the last of which takes the ramps.
+        ramps: ``exp(2πi d x/N)``, ``(B, 2, N)`` complex64; ``(B, 0, N)``: no shift.
+    """
+    if not ramps.shape[1]:
+        return patches
+    ramp = ramps[:, 0, :, None] * ramps[:, 1, None, :]
+    if len(patches.shape) == 3:
+        return patches * ramp
+    return tf.concat([patches[:, :-1], patches[:, -1:] * ramp[:, None]], axis=1)
+
+
 def illuminate(patches: Waves, probe: Waves) -> Waves:
     """Multiply ``patches (…, n, n)`` by ``probe (…, K, n, n)``: ``P_m · patch``, ``(…, K, n, n)``."""
     return probe * patches[..., None, :, :]

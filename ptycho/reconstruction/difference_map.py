@@ -81,13 +81,12 @@ def _iterate(
 
     def of_chunk(part: slice) -> tuple[float, Any]:
         places, offsets, flux = likelihood.filled(corners[part], fractions[part], estimate.flux[part])
-        patches = likelihood.shifted(windows.cut(places), part)
         known = tf.constant(offsets), tf.constant(flux), *beam
         before, first = waves.get(part.start), tf.constant(part.start not in waves)
         before = tf.zeros((len(places), *estimate.modes.shape), tf.complex64) if before is None else before
-        measured = likelihood.measured(part)
-        waves[part.start], back, gap = step(patches, *known, measured, photon, before, first)
-        return float(gap), windows.part(likelihood.shifted(back, part, -1), corners[part])
+        given = likelihood.measured(part), photon, likelihood.ramps(part)
+        waves[part.start], back, gap = step(windows.cut(places), *known, *given, before, first)
+        return float(gap), windows.part(back, corners[part])
 
     total = 0.0
     for gap, piece in side_by_side(of_chunk, likelihood.slices):
@@ -101,8 +100,9 @@ def difference_map_step(moved: bool, compile_xla: bool) -> Callable:
     """Return a compiled function of one iteration of a chunk; ``moved``: by parts of a pixel, too.
 
     ``(windows (B, N, N), fractions (B, 2), flux (B,), modes (K, N, N), background (N, N), amplitudes
-    (B, N, N), photon, waves (B, K, N, N), first) → (waves, Σ_m conj(P_m) ψ_m (B, N, N), squared distance
-    between the constraints)``; if ``first``, the exit waves of the object take the place of ``waves``.
+    (B, N, N), photon, ramps (B, 2, N), waves (B, K, N, N), first) → (waves, Σ_m conj(P_m) ψ_m (B, N, N),
+    squared distance between the constraints)``; if ``first``, the exit waves of the object take the place of
+    ``waves``. ``ramps``: as for :func:`~ptycho.physics.shift_patterns`.
     """
 
     def step(
@@ -113,12 +113,13 @@ def difference_map_step(moved: bool, compile_xla: bool) -> Callable:
         background: tf.Tensor,
         amplitudes: tf.Tensor,
         photon: tf.Tensor,
+        ramps: tf.Tensor,
         waves: tf.Tensor,
         first: tf.Tensor,
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         probe = physics.shifted_probe(modes[None], fractions) if moved else modes[None]
         probe = physics.scaled(probe, flux[:, None, None, None])
-        ours = physics.illuminate(windows, probe)
+        ours = physics.illuminate(physics.shift_patterns(windows, ramps), probe)
         intensity = tf.square(photon * tf.maximum(amplitudes, 0.0)) - background
         wanted = tf.where(amplitudes > UNMEASURED, tf.sqrt(tf.maximum(intensity, 0.0)), -1.0)
         waves = tf.where(first, ours, waves)
@@ -126,6 +127,7 @@ def difference_map_step(moved: bool, compile_xla: bool) -> Callable:
         change = physics.modulus_change(reflected, wanted, masked=True) + reflected - ours
         waves = waves + change
         distance = tf.reduce_sum(physics.intensity(change))
-        return waves, tf.reduce_sum(tf.math.conj(probe) * waves, axis=1), distance
+        back = tf.reduce_sum(tf.math.conj(probe) * waves, axis=1)
+        return waves, physics.shift_patterns(back, tf.math.conj(ramps)), distance
 
     return tf.function(step, jit_compile=compile_xla, reduce_retracing=False, autograph=False)

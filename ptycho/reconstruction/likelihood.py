@@ -2,7 +2,7 @@
 
     λ_j = (Σ_m |F ψ_jm|² + b) / f²,   ψ_jm = c_j P_m(x − s_j) O[w_j + x],   r_j = w_j + s_j, w_j whole
 
-(where patterns are shifted by d_j on the detector, windows O[w_j + x] come with a factor exp(2πi d_j·x/N))
+(where patterns are shifted by d_j on the detector, O[w_j + x] has a factor exp(2πi d_j·x/N))
 in photons, f being the normalised amplitude of one (where photons are not known, of one *effective*
 photon: such that the noise of an amplitude is ½, as it is for photons); of a near field F goes on to the
 detector (:mod:`ptycho.physics.fresnel`). Up to a constant, −2 log p of a
@@ -41,6 +41,8 @@ STEP_ARGUMENTS = (
     "opr_weights",
     "amplitudes",
     "photon",
+    "ramps",
+    "batches",
 )
 """Arguments of a step, in their order."""
 
@@ -110,9 +112,11 @@ def likelihood_step(
         batch: patterns that are computed at once, a divisor of B; None: all. See :func:`in_batches`.
 
     Returns:
-        ``(windows, fractions, flux, modes, background, opr_modes, opr_weights, amplitudes, photon) →
-        (deviance (B,), gradients by name)``; amplitudes ``√n (B, N, N)`` are ``UNMEASURED`` where nothing was
-        measured, photon is f. The gradient of a complex value is ``∂/∂re + i ∂/∂im``.
+        ``(windows, fractions, flux, modes, background, opr_modes, opr_weights, amplitudes, photon, ramps,
+        batches) → (deviance (B,), gradients by name)``; amplitudes ``√n (B, N, N)`` are ``UNMEASURED`` where
+        nothing was measured, photon is f, ``ramps (B, 2, N)`` shift the far fields (``(B, 0, N)``: they are
+        not), and of patterns the first ``batches`` are computed. The gradient of a complex value is
+        ``∂/∂re + i ∂/∂im``.
     """
 
     def evaluate(values: Tensors) -> tuple[tf.Tensor, Tensors]:
@@ -126,8 +130,9 @@ def likelihood_step(
             tape.watch(wanted)
             probe = physics.probe_of_each(values["modes"], values["opr_modes"], values["opr_weights"])
             probe = probe if shifts is None else physics.shifted_spectrum(probe, shifts)
+            windows = physics.shift_patterns(values["windows"], values["ramps"])
             intensity = physics.expected_intensity(
-                values["windows"], probe, values["flux"], values["background"], fresnel, shifts, between
+                windows, probe, values["flux"], values["background"], fresnel, shifts, between
             )
             pixels = deviance(intensity / tf.square(values["photon"]), known, noise)
             deviances = tf.reduce_sum(weight * pixels, (1, 2))
@@ -177,14 +182,15 @@ def in_batches(
 
     Args:
         function: ``values → (deviance (B,), gradients by name)``; gradients of what patterns share are added.
-        values: arguments by name.
+        values: arguments by name; ``batches`` of the patterns are computed, the others have zeros.
         refined: whose gradients are returned.
         batch: number of patterns in a batch, a divisor of B; None: B.
     """
     count = 1 if batch is None else values["amplitudes"].shape[0] // batch
     if count == 1:
         return function(values)
-    each = {"windows", "fractions", "flux", "opr_weights", "amplitudes"}  # have an axis of the patterns
+    # what has an axis of the patterns
+    each = {"windows", "fractions", "flux", "opr_weights", "amplitudes", "ramps"}
     if len(values["modes"].shape) == 4:
         each.add("modes")
     parts = {name: tf.reshape(values[name], (count, batch, *values[name].shape[1:])) for name in each}
@@ -204,7 +210,7 @@ def in_batches(
         [tf.TensorArray(parts[name].dtype, count, element_shape=parts[name].shape[1:]) for name in own],
         [tf.zeros_like(values[name]) for name in shared],
     )
-    _, deviances, stores, sums = tf.while_loop(lambda k, *_: k < count, body, start)
+    _, deviances, stores, sums = tf.while_loop(lambda k, *_: k < values["batches"], body, start)
     slopes = [tf.reshape(store.stack(), values[name].shape) for name, store in zip(own, stores, strict=True)]
     return tf.reshape(deviances.stack(), (-1,)), dict(zip(own + shared, slopes + sums, strict=True))
 

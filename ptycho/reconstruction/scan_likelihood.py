@@ -19,7 +19,7 @@ from ptycho.reconstruction.estimate import Estimate
 from ptycho.reconstruction.likelihood import UNMEASURED, batch_size, likelihood_step, probes_step
 from ptycho.reconstruction.object_windows import has_gpu, windows_of
 from ptycho.scan.dataset import Dataset
-from ptycho.scan.windows import shifted_far_field
+from ptycho.scan.windows import far_field_shifts
 
 
 class Cache(Protocol):
@@ -148,11 +148,12 @@ class ScanLikelihood:
             offsets, flux, weights = map(tf.constant, filled)
             own_modes = modes if probes is None else probes.chunks[part.start // self.chunk]
             known = offsets, flux, own_modes, background, opr_modes, weights
-            cut = self.shifted(windows.cut(places), part)
-            values, gradients = step(cut, *known, self.measured(part), photon)
+            batches = 1 if batch is None else -(-(part.stop - part.start) // batch)
+            given = self.measured(part), photon, self.ramps(part), tf.constant(batches)
+            values, gradients = step(windows.cut(places), *known, *given)
             images = gradients.get(ARGUMENTS["object"])
             if images is not None:
-                images = windows.part(self.shifted(images, part, -1), corners[part])
+                images = windows.part(images, corners[part])
             slopes = {name: gradients[ARGUMENTS[name]].numpy() for name in own}
             return values.numpy(), slopes, images
 
@@ -215,8 +216,8 @@ class ScanLikelihood:
             given = self.filled(corners[part], fractions[part], estimate.flux[part], estimate.probes(part))
             offsets, flux, probes = map(tf.constant, given[1:])
             known = offsets, flux, probes, background, no_modes, no_weights
-            cut = self.shifted(windows.cut(given[0]), part)
-            _, slopes = step(cut, *known, self.measured(part), photon)
+            beside = self.measured(part), photon, self.ramps(part), tf.constant(1)
+            _, slopes = step(windows.cut(given[0]), *known, *beside)
             gradients[part] = slopes["modes"][: part.stop - part.start, 0]
         return gradients
 
@@ -227,13 +228,14 @@ class ScanLikelihood:
             corners = np.floor(estimate.positions + 0.5).astype(np.int64)
         return corners, (estimate.positions - corners).astype(np.float32)
 
-    def shifted(self, windows: tf.Tensor, part: slice, sign: int = 1) -> tf.Tensor:
-        """Return a chunk's windows ``(chunk, N, N)``, or slices of them, whose patterns lie where they were
-        measured; ``sign`` −1: the adjoint, for gradients.
+    def ramps(self, part: slice) -> tf.Tensor:
+        """Return the phase ramps by which a chunk's far fields are shifted to where they were measured:
+        ``(chunk, 2, N)`` complex64, or ``(chunk, 0, N)``, if none is.
         """
-        shifts = self.data.amplitudes.shifts
-        own = None if shifts is None else sign * self.filled(shifts[part])[0]
-        return shifted_far_field(windows, own, self.data.N)
+        N, shifts = self.data.N, self.data.amplitudes.shifts
+        if shifts is None:
+            return tf.zeros((self.chunk, 0, N), tf.complex64)
+        return tf.constant(far_field_shifts(self.filled(shifts[part])[0], N, N))
 
     @property
     def slices(self) -> list[slice]:

@@ -224,9 +224,9 @@ def test_windows_and_their_sum_are_those_of_loops_wherever_they_lie():
 def compiled(stage):
     """A step of two patterns, one mode and one OPR mode, as XLA has it at some stage."""
     step = likelihood_step("poisson", ("windows", "modes", "fractions"), True, True)
-    sizes = ((2, N, N), (2, 2), (2,), (1, N, N), (N, N), (1, N, N), (2, 1), (2, N, N), ())
-    dtypes = [tf.complex64 if k in (0, 3, 5, 6) else tf.float32 for k in range(len(sizes))]
-    arguments = [tf.ones(size, dtype) for size, dtype in zip(sizes, dtypes, strict=True)]
+    sizes = ((2, N, N), (2, 2), (2,), (1, N, N), (N, N), (1, N, N), (2, 1), (2, N, N), (), (2, 2, N))
+    dtypes = [tf.complex64 if k in (0, 3, 5, 6, 9) else tf.float32 for k in range(len(sizes))]
+    arguments = [tf.ones(size, dtype) for size, dtype in zip(sizes, dtypes, strict=True)] + [tf.constant(1)]
     return step.experimental_get_compiler_ir(*arguments)(stage=stage)
 
 
@@ -249,7 +249,7 @@ def test_where_nothing_is_expected_gradients_are_finite():
     for noise in ("poisson", "gaussian", "robust"):
         step = likelihood_step(noise, ("windows", "modes", "background"), False, False)
         beam = tf.zeros((2, 2)), tf.ones(2), windows[:1], tf.zeros((N, N)), windows[:0], windows[:, :0, 0]
-        _, found = step(windows, *beam, patterns, small)
+        _, found = step(windows, *beam, patterns, small, windows[:, :0, 0], tf.constant(1))
         assert all(np.isfinite(gradient.numpy()).all() for gradient in found.values())
 
 
@@ -259,7 +259,7 @@ EVERYTHING = ("windows", "fractions", "flux", "modes", "background", "opr_modes"
 @pytest.mark.parametrize("moved", [True, False])
 @pytest.mark.parametrize("own_modes", [True, False])
 def test_batches_give_what_all_patterns_at_once_give(moved, own_modes):
-    """12 patterns of 24², of which 4 are a batch, with masked pixels, modes and OPR modes."""
+    """12 patterns of 24², of which 4 are a batch, with masked pixels, shifts, modes and OPR modes."""
     count, side, rng = 12, 24, np.random.default_rng(0)
 
     def waves(*shape):
@@ -273,6 +273,7 @@ def test_batches_give_what_all_patterns_at_once_give(moved, own_modes):
     amplitudes = numbers(count, side, side).numpy()
     amplitudes[:, :3] = UNMEASURED
     known = waves(count, side, side), *beam, waves(count, 2), tf.constant(amplitudes), tf.constant(0.3)
+    known = *known, waves(count, 2, side), tf.constant(3)
     expected, slopes = likelihood_step("poisson", EVERYTHING, moved, None)(*known)
     values, gradients = likelihood_step("poisson", EVERYTHING, moved, True, batch=4)(*known)
     np.testing.assert_allclose(values, expected, rtol=1e-5)
@@ -281,6 +282,19 @@ def test_batches_give_what_all_patterns_at_once_give(moved, own_modes):
         scale = np.abs(slope).max()
         np.testing.assert_allclose(gradients[name], slope, atol=2e-5 * scale, err_msg=name)
     assert np.any(gradients["fractions"]) == moved
+
+
+@pytest.mark.parametrize("compile_xla", [True, False])
+def test_batches_without_patterns_are_not_computed(compile_xla):
+    """The last chunk of a scan is rarely full."""
+    step = likelihood_step("poisson", ("windows", "modes"), False, compile_xla, batch=2)
+    windows, ones = tf.ones((6, N, N), tf.complex64), tf.ones((6, N, N))
+    beam = tf.zeros((6, 2)), tf.ones(6), windows[:1], tf.zeros((N, N)), windows[:0], windows[:, :0, 0]
+    known = windows, *beam, ones, tf.constant(1.0), windows[:, :0, 0]
+    whole, some = (step(*known, tf.constant(count)) for count in (3, 2))
+    np.testing.assert_array_equal(some[0][:4], whole[0][:4])
+    np.testing.assert_allclose(some[1]["modes"], whole[1]["modes"] * 2 / 3, rtol=1e-5)
+    assert np.all(whole[0] > 0) and not np.any(some[0][4:]) and not np.any(some[1]["windows"][4:])
 
 
 @pytest.mark.parametrize(

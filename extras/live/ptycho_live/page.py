@@ -25,7 +25,7 @@ PICTURE, NUMBERS, PAGE = "live.png", "live.json", "live.html"
 COLOURED = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
 GREY: Any = dict.fromkeys(COLOURED, "0.5")  # is read on white and on black
 OPEN = ("open", "The scan is still being measured: the image is preliminary, and was not assessed.")
-UNASSESSED = ("open", "The scan is complete. Its image was not assessed yet; the run that follows does so.")
+UNASSESSED = ("open", "The scan is complete. Its image was not assessed yet.")
 NAMES = {  # of ``live.json`` → name on the page, unit
     "watch": ("source", ""),
     "seconds": ("time since the start", "s"),
@@ -109,10 +109,10 @@ def write_picture(
     places = figure.subplot_mosaic(
         [["amplitude", "phase", "probe"], ["amplitude", "phase", "course"]], width_ratios=[2.2, 2.2, 1.1]
     )
-    titles = {"amplitude": "amplitude", "phase": "phase, its plane removed"}
-    for (name, title), channel in zip(titles.items(), picture.channels, strict=True):
+    headings = {"amplitude": "amplitude", "phase": "phase, its plane removed"}
+    for (name, heading), channel in zip(headings.items(), picture.channels, strict=True):
         show_channel(figure, places[name], channel, pixel_m, picture.pixels)
-        places[name].set_title(title)
+        places[name].set_title(heading)
     show_probe(places["probe"], picture.probe, pixel_m)
     places["probe"].set_title("probe")
     _course(places["course"], course)
