@@ -26,6 +26,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ptycho.align.scan_rotation import centres_of_mass
+from ptycho.reconstruction.scan_likelihood import side_by_side
 from ptycho.reconstruction.trial import (
     Sample,
     Trial,
@@ -110,7 +111,7 @@ def find_pattern_shift(
 
         It leaves at most a ``rest`` of what is not photon noise, or else far less.
         """
-        trial, none = (tried(S, steps) for S in (matrix, np.zeros((2, 2))))
+        trial, none = side_by_side(lambda S: tried(S, steps), (matrix, np.zeros((2, 2))))
         less = trial.held_out.mean() - noise < rest * (none.held_out.mean() - noise)
         rule = options.better if less else options.clear
         return PatternShift(matrix, trial, none), trial.gain_over(none).passes(rule)
@@ -143,7 +144,7 @@ def _under_probe(
 
 def _best_along(tried: Tried, matrix: np.ndarray, step: np.ndarray, steps: tuple[int, int]) -> np.ndarray:
     """Return S ``(2, 2)``, at most two steps off, at the vertex of a parabola of the deviance."""
-    trials = (tried(matrix + k * step, steps) for k in (-1, 0, 1))
+    trials = side_by_side(lambda k: tried(matrix + k * step, steps), (-1, 0, 1))
     below, middle, above = (float(trial.deviance.mean()) for trial in trials)
     if (bend := below - 2 * middle + above) <= 0:
         return matrix - float(np.sign(above - below)) * step
