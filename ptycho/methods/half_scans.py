@@ -13,6 +13,7 @@ from ptycho.evaluation import metrics
 from ptycho.evaluation.frc import DIRECTIONS, frc, frc_by_direction, frc_crossing, half_bit
 from ptycho.preparation.dataset import FEWEST
 from ptycho.reconstruction.holdout import coverage
+from ptycho.reconstruction.scan_likelihood import fits_of
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import radius
 from ptycho.scan.reconstruction import Reconstruction, photon_noise
@@ -55,14 +56,16 @@ def half_scans(
     seed: int,
     group_size: int = 1,
     fixed: bool = False,
+    together: bool = False,
     pixels: int = 2**22,
     fewest: int = 200,
 ) -> Halves | None:
     """Return the resolution by two random halves of the scan, each reconstructed by ``infer``.
 
     None for a tiny scan, and where a half did not converge. ``group_size``: C of the halves; ``fixed``: the
-    method takes groups of that size alone, so that a half must hold one. Of a large scan its middle is taken,
-    on its own object: patterns of so many ``pixels``, but ``fewest`` at least.
+    method takes groups of that size alone, so that a half must hold one; ``together``: two threads may call
+    ``infer``. Of a large scan its middle is taken, on its own object: patterns of so many ``pixels``, but
+    ``fewest`` at least.
     """
     most = data.held_by(pixels, fewest)
     if len(data.positions) > 2 * most:
@@ -74,7 +77,8 @@ def half_scans(
     least = max(FEWEST, data.group_size if fixed else 0)
     if min(len(part) for part in parts) < least or min(region.height, region.width) < 32:
         return None
-    reconstructions = [infer(data.subset(part, group_size)) for part in parts]
+    halves = [data.subset(part, group_size) for part in parts]
+    reconstructions = list(fits_of(infer, halves, data.object_size**2) if together else map(infer, halves))
     if not all(half.converged for half in reconstructions):
         log.warning(
             "half_scan_frc: a half of the scan is explained worse than the whole, so the halves do not "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
@@ -37,7 +37,6 @@ class Cache(Protocol):
 
 Case = TypeVar("Case")
 Result = TypeVar("Result")
-WORKER = "side_by_side"  # how its threads are called
 ARGUMENTS = {
     "object": "windows",
     "positions": "fractions",
@@ -292,23 +291,42 @@ def computed_with(wanted: set[str], varies: bool = False) -> tuple[str, ...]:
 def side_by_side(
     function: Callable[[Case], Result], cases: Sequence[Case], ahead: int = 8
 ) -> Iterator[Result]:
-    """Yield the results in order, so that sums are the same on any number of cores; each call takes one.
+    """Yield the results in order, so that sums are the same on any number of cores.
 
-    Within such a call, one after the other. ``ahead``: calls for each core that are begun together.
+    Each call takes a core. Where there are more cores than calls, they share the others by this function.
+    ``ahead``: calls for each core that are begun together.
     """
-    count = cores()
-    if len(cases) == 1 or count == 1 or threading.current_thread().name.startswith(WORKER):
+    count, depth = getattr(_here, "cores", cores()), getattr(_here, "depth", 0)
+    if len(cases) == 1 or count == 1:
         yield from map(function, cases)
         return
-    pool = _workers(count)
+
+    def on_its_share(case: Case) -> Result:
+        _here.cores, _here.depth = max(1, count // len(cases)), depth + 1
+        return function(case)
+
+    pool = _workers(cores(), depth)
     for k in range(0, len(cases), ahead * count):
-        yield from pool.map(function, cases[k : k + ahead * count])
+        yield from pool.map(on_its_share, cases[k : k + ahead * count])
+
+
+def fits_of(
+    function: Callable[[Case], Result], cases: Sequence[Case], pixels: int, most: int = 2**20
+) -> Iterable[Result]:
+    """Return what fits of objects of so many ``pixels`` give: side by side, if their memory is small."""
+    return (side_by_side if pixels <= most else map)(function, cases)
+
+
+_here = threading.local()  # of a thread: how many ``cores`` it may use, and in how many calls it is
 
 
 @cache
-def _workers(count: int) -> ThreadPoolExecutor:
-    """Threads that stay: to start some for each evaluation takes a tenth of a small scan's time."""
-    return ThreadPoolExecutor(count, WORKER)
+def _workers(count: int, depth: int) -> ThreadPoolExecutor:
+    """Threads that stay: to start some for each evaluation takes a tenth of a small scan's time.
+
+    Those that wait for others must not be among them, hence the ``depth`` of calls in calls.
+    """
+    return ThreadPoolExecutor(count, f"side_by_side_{depth}")
 
 
 def likelihood_of(data: Dataset, advance: Advance = silent) -> ScanLikelihood:

@@ -31,7 +31,7 @@ from ptycho.reconstruction.blocks import Block, block_of, cut, patterns_of
 from ptycho.reconstruction.estimate import Estimate, Refine
 from ptycho.reconstruction.parameters import illuminated, object_illumination
 from ptycho.reconstruction.prior import NO_PRIOR
-from ptycho.reconstruction.scan_likelihood import ScanLikelihood
+from ptycho.reconstruction.scan_likelihood import ScanLikelihood, fits_of
 from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit, fit_learned
 from ptycho.scan.reconstruction import ErrorMap
 
@@ -97,12 +97,14 @@ def _deviations(
     size = np.abs(image)
     along = np.divide(image.conj(), size, out=np.ones_like(image), where=size > 0)
     radial, across = np.zeros(illumination.shape), np.zeros(illumination.shape)
-    for draw in range(options.draws):
+
+    def fit_to_draw(draw: int) -> np.ndarray:
         drawn = replace(objective, likelihood=measure_again(objective.likelihood, [seed, 9, draw]))
         if objective.learned is None:
-            again = fit(drawn, estimate, OBJECT_ALONE, options.steps).estimate.projection
-        else:
-            again = fit_learned(drawn, estimate, options.rounds).estimate.projection
+            return fit(drawn, estimate, OBJECT_ALONE, options.steps).estimate.projection
+        return fit_learned(drawn, estimate, options.rounds).estimate.projection
+
+    for again in fits_of(fit_to_draw, range(options.draws), image.size):
         change = along * (turn_towards(image, again, illumination * mask) - image)
         radial += change.real**2 / options.draws
         across += change.imag**2 / options.draws

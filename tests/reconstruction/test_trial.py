@@ -1,5 +1,6 @@
 """Trials: their patterns, and the result of a few steps of the solver."""
 
+import threading
 from dataclasses import replace
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 from helpers.phase_scans import aberrated, scan_with
 
 from ptycho.config import IdealDiskProbe, ZonePlateProbe
+from ptycho.reconstruction import scan_likelihood
 from ptycho.reconstruction.scan_likelihood import side_by_side
 from ptycho.reconstruction.trial import Sample, Trial, best_of, constant_object, likelihood_of, middle
 from ptycho.scan.probe import make_probe
@@ -81,13 +83,32 @@ def test_the_scale_of_the_probe_does_not_matter(curved):
     assert same == pytest.approx(deviance, rel=0.1)  # the prior's weight depends on the scale
 
 
-def test_cases_within_cases_are_done_one_after_the_other():
+def test_cases_within_cases_are_done():
     """More of them than there are threads, which would wait for each other."""
 
     def row(k):
         return sum(side_by_side(lambda m: k * m, range(50)))
 
     assert list(side_by_side(row, range(50))) == [k * 1225 for k in range(50)]
+
+
+def test_fewer_calls_than_cores_share_them(monkeypatch):
+    """Two calls of two: all four meet. Each of five calls does all by itself."""
+    monkeypatch.setattr(scan_likelihood, "cores", lambda: 4)
+    meeting = threading.Barrier(4)
+
+    def meet(k):
+        return meeting.wait(timeout=20)
+
+    rows = list(side_by_side(lambda k: list(side_by_side(meet, range(2))), range(2)))
+    assert {k for row in rows for k in row} == {0, 1, 2, 3}
+    threads = set()
+
+    def alone(k):
+        list(side_by_side(lambda m: threads.add(threading.get_ident()), range(3)))
+        return threading.get_ident()
+
+    assert set(side_by_side(alone, range(5))) == threads
 
 
 def test_the_middle_is_compact():
