@@ -243,7 +243,7 @@ def draw_variation(
     opr_weights: np.ndarray,
     pixel_m: Pixel,
     title: str,
-    most: int = 4,
+    most: int = 6,
 ) -> Figure:
     """Draw the first probe mode in the first and the last pattern, the OPR modes, and their weights.
 

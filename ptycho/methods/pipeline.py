@@ -154,7 +154,8 @@ def _halves(prepared: Prepared, solved: Reconstruction | None, inputs: MethodInp
         return None
     fixed = "group_size" in config.model.FIXED
     data = prepared.fitted(prepared.beam_under(solved))
-    return half_scans(infer, data, config.seed, config.patterns_in_group, fixed, solved is not None)
+    together = solved is not None and solved.slices is None  # slices take much memory
+    return half_scans(infer, data, config.seed, config.patterns_in_group, fixed, together)
 
 
 def with_outliers(prepared: Prepared, reconstruction: Reconstruction, fit: Fit) -> Reconstruction:

@@ -24,7 +24,7 @@ from ptycho.physics.measurement import (
     probe_of_each,
     root,
     scaled,
-    shift_patterns,
+    shift_far_field,
     shift_ramp,
     shifted_probe,
     shifted_spectrum,

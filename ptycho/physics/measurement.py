@@ -96,12 +96,14 @@ def expected_intensity(
     return total_intensity(at_detector(waves, fresnel=fresnel, moved=moved), background, flux)
 
 
-def shift_patterns(patches: tf.Tensor, ramps: tf.Tensor) -> tf.Tensor:
+def shift_far_field(patches: tf.Tensor, ramps: tf.Tensor) -> tf.Tensor:
     """Return patches whose far field is shifted: times the phase ramps of its rows and of its columns.
 
     Args:
         patches: ``(B, N, N)`` complex64; of slices ``(B, L, N, N)``, the last of which takes the ramps.
         ramps: ``exp(2πi d x/N)``, ``(B, 2, N)`` complex64; ``(B, 0, N)``: no shift.
+
+    In NumPy: :func:`ptycho.scan.windows.shifted_far_field`.
     """
     if not ramps.shape[1]:
         return patches

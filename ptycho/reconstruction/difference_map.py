@@ -102,7 +102,7 @@ def difference_map_step(moved: bool, compile_xla: bool) -> Callable:
     ``(windows (B, N, N), fractions (B, 2), flux (B,), modes (K, N, N), background (N, N), amplitudes
     (B, N, N), photon, ramps (B, 2, N), waves (B, K, N, N), first) → (waves, Σ_m conj(P_m) ψ_m (B, N, N),
     squared distance between the constraints)``; if ``first``, the exit waves of the object take the place of
-    ``waves``. ``ramps``: as for :func:`~ptycho.physics.shift_patterns`.
+    ``waves``. ``ramps``: as for :func:`~ptycho.physics.shift_far_field`.
     """
 
     def step(
@@ -119,7 +119,7 @@ def difference_map_step(moved: bool, compile_xla: bool) -> Callable:
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         probe = physics.shifted_probe(modes[None], fractions) if moved else modes[None]
         probe = physics.scaled(probe, flux[:, None, None, None])
-        ours = physics.illuminate(physics.shift_patterns(windows, ramps), probe)
+        ours = physics.illuminate(physics.shift_far_field(windows, ramps), probe)
         intensity = tf.square(photon * tf.maximum(amplitudes, 0.0)) - background
         wanted = tf.where(amplitudes > UNMEASURED, tf.sqrt(tf.maximum(intensity, 0.0)), -1.0)
         waves = tf.where(first, ours, waves)
@@ -128,6 +128,6 @@ def difference_map_step(moved: bool, compile_xla: bool) -> Callable:
         waves = waves + change
         distance = tf.reduce_sum(physics.intensity(change))
         back = tf.reduce_sum(tf.math.conj(probe) * waves, axis=1)
-        return waves, physics.shift_patterns(back, tf.math.conj(ramps)), distance
+        return waves, physics.shift_far_field(back, tf.math.conj(ramps)), distance
 
     return tf.function(step, jit_compile=compile_xla, reduce_retracing=False, autograph=False)

@@ -114,9 +114,9 @@ def likelihood_step(
     Returns:
         ``(windows, fractions, flux, modes, background, opr_modes, opr_weights, amplitudes, photon, ramps,
         batches) → (deviance (B,), gradients by name)``; amplitudes ``√n (B, N, N)`` are ``UNMEASURED`` where
-        nothing was measured, photon is f, ``ramps (B, 2, N)`` shift the far fields (``(B, 0, N)``: they are
-        not), and of patterns the first ``batches`` are computed. The gradient of a complex value is
-        ``∂/∂re + i ∂/∂im``.
+        nothing was measured, photon is f, and ``ramps (B, 2, N)`` shift the far fields (``(B, 0, N)``: they
+        are not). ``batches``: how many batches are computed, from the first on; deviances and gradients of
+        the other patterns are zero. The gradient of a complex value is ``∂/∂re + i ∂/∂im``.
     """
 
     def evaluate(values: Tensors) -> tuple[tf.Tensor, Tensors]:
@@ -130,7 +130,7 @@ def likelihood_step(
             tape.watch(wanted)
             probe = physics.probe_of_each(values["modes"], values["opr_modes"], values["opr_weights"])
             probe = probe if shifts is None else physics.shifted_spectrum(probe, shifts)
-            windows = physics.shift_patterns(values["windows"], values["ramps"])
+            windows = physics.shift_far_field(values["windows"], values["ramps"])
             intensity = physics.expected_intensity(
                 windows, probe, values["flux"], values["background"], fresnel, shifts, between
             )
@@ -182,7 +182,7 @@ def in_batches(
 
     Args:
         function: ``values → (deviance (B,), gradients by name)``; gradients of what patterns share are added.
-        values: arguments by name; ``batches`` of the patterns are computed, the others have zeros.
+        values: arguments by name; ``batches`` have no effect where all patterns are one batch.
         refined: whose gradients are returned.
         batch: number of patterns in a batch, a divisor of B; None: B.
     """

@@ -311,11 +311,10 @@ def _try_variation(selection: Selection) -> None:
 
     Probe and flux are refined, too: the flux takes what varies along the probe itself.
     """
-    wanted, limits = selection.options.probe_variation, selection.limits
-    most = limits.opr_modes if wanted is None else wanted
-    if selection.estimate.slices > 1:  # which have a constant probe
+    wanted, limits, constant = selection.options.probe_variation, selection.limits, selection.deviance
+    if selection.estimate.slices > 1 or selection.options.probe is False:  # slices have a constant probe
         return
-    while selection.options.probe is not False and (before := len(selection.estimate.opr_modes)) < most:
+    while (before := len(selection.estimate.opr_modes)) < (most := _most_opr_modes(selection, constant)):
         count = 1 if wanted is None else most - before
         start, strength = add_variation(selection.kept, selection.estimate, count)
         if wanted is None and strength < limits.variation:
@@ -337,6 +336,15 @@ def _try_variation(selection: Selection) -> None:
                 selection.before_variation[part] = initial[part]
                 selection.forget(part)
                 selection.record(part, "refined", "as the probe varies")
+
+
+def _most_opr_modes(selection: Selection, constant: float) -> int:
+    """Return how many OPR modes there may be; ``constant``: the log-deviance under a constant probe."""
+    if selection.options.probe_variation is not None:
+        return selection.options.probe_variation
+    limits, (before, now) = selection.limits, np.exp([constant, selection.deviance]) - 1
+    mainly = selection.kept.data.counts and before - now > limits.varies_mainly * before > 0
+    return limits.more_opr_modes if mainly else limits.opr_modes
 
 
 def _try_variation_and_mode(selection: Selection) -> None:

@@ -293,8 +293,9 @@ def side_by_side(
 ) -> Iterator[Result]:
     """Yield the results in order, so that sums are the same on any number of cores.
 
-    Each call takes a core. Where there are more cores than calls, they share the others by this function.
-    ``ahead``: calls for each core that are begun together.
+    Each call has a core. Where there are more cores than calls, calls of this function within them are done
+    side by side, too; else one after the other. ``ahead``: calls for each core that are begun together. What
+    has begun goes on to its end where another call fails.
     """
     count, depth = getattr(_here, "cores", cores()), getattr(_here, "depth", 0)
     if len(cases) == 1 or count == 1:
@@ -302,7 +303,7 @@ def side_by_side(
         return
 
     def on_its_share(case: Case) -> Result:
-        _here.cores, _here.depth = max(1, count // len(cases)), depth + 1
+        _here.cores, _here.depth = -(-count // len(cases)), depth + 1
         return function(case)
 
     pool = _workers(cores(), depth)
@@ -317,7 +318,7 @@ def fits_of(
     return (side_by_side if pixels <= most else map)(function, cases)
 
 
-_here = threading.local()  # of a thread: how many ``cores`` it may use, and in how many calls it is
+_here = threading.local()  # of a thread: the ``cores`` among which its calls are divided, and how deep it is
 
 
 @cache

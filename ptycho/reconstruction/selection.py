@@ -50,7 +50,11 @@ class SelectionOptions:
     depths: tuple[float, ...] = (10.0, 100.0, 1e3, 1e4)  # λ_z that are tried between slices
     modes: int = 3  # of the probe, at most, or one more than it has,
     modes_beyond: int = 3  # and so many more where they explain what slices would
-    opr_modes: int = 6  # by which it varies, at most,
+    opr_modes: int = 3  # by which it varies, at most,
+    more_opr_modes: int = 6  # or so many, where they explain
+    varies_mainly: float = (
+        0.5  # so much of the deviance above one: the probe varies, and nothing else is wrong
+    )
     pupil: float = 0.75  # share of the far field, from which on a pupil is no limit
     variation: float = 1.5  # tried from this score on (measured: 1.13 to 1.24 of constant probes, else 2.3)
     # share of the deviance above one that OPR modes explain in the end, at least (measured: .3 to .95 of

@@ -104,7 +104,7 @@ def _deviations(
             return fit(drawn, estimate, OBJECT_ALONE, options.steps).estimate.projection
         return fit_learned(drawn, estimate, options.rounds).estimate.projection
 
-    for again in fits_of(fit_to_draw, range(options.draws), image.size):
+    for again in fits_of(fit_to_draw, range(options.draws), estimate.object.size):
         change = along * (turn_towards(image, again, illumination * mask) - image)
         radial += change.real**2 / options.draws
         across += change.imag**2 / options.draws

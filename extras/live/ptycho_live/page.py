@@ -25,7 +25,7 @@ PICTURE, NUMBERS, PAGE = "live.png", "live.json", "live.html"
 COLOURED = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
 GREY: Any = dict.fromkeys(COLOURED, "0.5")  # is read on white and on black
 OPEN = ("open", "The scan is still being measured: the image is preliminary, and was not assessed.")
-UNASSESSED = ("open", "The scan is complete. Its image was not assessed yet.")
+UNASSESSED = ("open", "The scan is complete. Its image has not been assessed yet.")
 NAMES = {  # of ``live.json`` → name on the page, unit
     "watch": ("source", ""),
     "seconds": ("time since the start", "s"),

@@ -21,7 +21,7 @@ NUMBERS = {
 
 
 @pytest.mark.parametrize(
-    ("state", "sentence"), [("reconstructing", "still being measured"), ("complete", "not assessed yet")]
+    ("state", "sentence"), [("reconstructing", "still being measured"), ("complete", "not been assessed yet")]
 )
 def test_what_was_not_assessed_is_not_called_good(tmp_path, state, sentence):
     page.write_numbers(tmp_path, NUMBERS | {"state": state}, 4.0)
