@@ -24,6 +24,7 @@ from scipy.ndimage import uniform_filter
 from scipy.signal import fftconvolve
 from scipy.spatial import cKDTree
 
+from ptycho import physics
 from ptycho.reconstruction.blocks import block_of, cut
 from ptycho.reconstruction.estimate import Estimate, Refine
 from ptycho.reconstruction.parameters import object_illumination
@@ -32,7 +33,7 @@ from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit
 from ptycho.reconstruction.trial import TrialOptions, constant_object
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import energy_diameter, intensity_of
-from ptycho.scan.windows import shifted_far_field
+from ptycho.scan.windows import far_field_ramps
 
 
 @dataclass(frozen=True)
@@ -273,11 +274,12 @@ class Registration:
             return np.full(len(moves), np.inf), np.zeros(len(moves))
         windows = np.lib.stride_tricks.sliding_window_view(self.estimate.object, (N, N))
         shifts = self.data.amplitudes.shifts
-        shift = None if shifts is None else shifts[pattern][None]
+        ramps = None if shifts is None else far_field_ramps(shifts[pattern][None], N, N)
         chunk = max(1, self.options.chunk_pixels // self.estimate.modes.size)
         for k in range(0, len(moves), chunk):
             rows, columns = self.corners(pattern, moves[k : k + chunk]).T
-            cut = shifted_far_field(windows[rows, columns], shift, N)
+            cut = windows[rows, columns]
+            cut = cut if ramps is None else physics.shift_far_field(cut, ramps)
             waves = cut[:, None] * self.estimate.modes  # (S, K, N, N)
             far = fft.fft2(waves, overwrite_x=True)
             expected = np.sum(far.real**2 + far.imag**2, axis=1).reshape(-1, N * N) * self.good

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import functools
 import operator
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -96,14 +97,13 @@ def expected_intensity(
     return total_intensity(at_detector(waves, fresnel=fresnel, moved=moved), background, flux)
 
 
-def shift_far_field(patches: tf.Tensor, ramps: tf.Tensor) -> tf.Tensor:
+def shift_far_field(patches: Any, ramps: Any) -> Any:
     """Return patches whose far field is shifted: times the phase ramps of its rows and of its columns.
 
     Args:
-        patches: ``(B, N, N)`` complex64; of slices ``(B, L, N, N)``, the last of which takes the ramps.
+        patches: tensor or array ``(B, N, N)`` complex64; of slices ``(B, L, N, N)``, the last of which takes
+            the ramps.
         ramps: ``exp(2πi d x/N)``, ``(B, 2, N)`` complex64; ``(B, 0, N)``: no shift.
-
-    In NumPy: :func:`ptycho.scan.windows.shifted_far_field`.
     """
     if not ramps.shape[1]:
         return patches

@@ -24,7 +24,7 @@ from scipy.stats import median_abs_deviation, norm, poisson
 from ptycho import physics
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import probe_support
-from ptycho.scan.windows import inner_windows, shifted_far_field
+from ptycho.scan.windows import far_field_ramps, inner_windows
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +113,8 @@ def predictions(
         fractions = (data.positions[chunk] - corners)[:, None].astype(np.float32)
         # the central n × n and a pixel more; a window reaches one pixel beyond the object at most
         windows = inner_windows(image, corners + (data.N - n) // 2, n + 1)
-        windows = shifted_far_field(windows, None if shifts is None else shifts[chunk], data.N)
+        if shifts is not None:
+            windows = physics.shift_far_field(windows, far_field_ramps(shifts[chunk], n + 1, data.N))
         intensity = physics.forward(
             tf.constant(windows),
             tf.constant(fractions - np.float32((data.N - n) / 2)),  # of the whole patch in its window

@@ -19,7 +19,7 @@ from ptycho.reconstruction.estimate import Estimate
 from ptycho.reconstruction.likelihood import UNMEASURED, batch_size, likelihood_step, probes_step
 from ptycho.reconstruction.object_windows import has_gpu, windows_of
 from ptycho.scan.dataset import Dataset
-from ptycho.scan.windows import far_field_shifts
+from ptycho.scan.windows import far_field_ramps
 
 
 class Cache(Protocol):
@@ -234,7 +234,7 @@ class ScanLikelihood:
         N, shifts = self.data.N, self.data.amplitudes.shifts
         if shifts is None:
             return tf.zeros((self.chunk, 0, N), tf.complex64)
-        return tf.constant(far_field_shifts(self.filled(shifts[part])[0], N, N))
+        return tf.constant(far_field_ramps(self.filled(shifts[part])[0], N, N))
 
     @property
     def slices(self) -> list[slice]:
@@ -297,13 +297,13 @@ def side_by_side(
     side by side, too; else one after the other. ``ahead``: calls for each core that are begun together. What
     has begun goes on to its end where another call fails.
     """
-    count, depth = getattr(_here, "cores", cores()), getattr(_here, "depth", 0)
+    count, depth = getattr(_of_thread, "cores", cores()), getattr(_of_thread, "depth", 0)
     if len(cases) == 1 or count == 1:
         yield from map(function, cases)
         return
 
     def on_its_share(case: Case) -> Result:
-        _here.cores, _here.depth = -(-count // len(cases)), depth + 1
+        _of_thread.cores, _of_thread.depth = -(-count // len(cases)), depth + 1
         return function(case)
 
     pool = _workers(cores(), depth)
@@ -318,7 +318,7 @@ def fits_of(
     return (side_by_side if pixels <= most else map)(function, cases)
 
 
-_here = threading.local()  # of a thread: the ``cores`` among which its calls are divided, and how deep it is
+_of_thread = threading.local()  # the ``cores`` among which its calls are divided, and their ``depth``
 
 
 @cache

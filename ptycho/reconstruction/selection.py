@@ -51,10 +51,8 @@ class SelectionOptions:
     modes: int = 3  # of the probe, at most, or one more than it has,
     modes_beyond: int = 3  # and so many more where they explain what slices would
     opr_modes: int = 3  # by which it varies, at most,
-    more_opr_modes: int = 6  # or so many, where they explain
-    varies_mainly: float = (
-        0.5  # so much of the deviance above one: the probe varies, and nothing else is wrong
-    )
+    more_opr_modes: int = 6  # or so many, where those so far explain
+    varies_mainly: float = 0.5  # a larger share than this of the deviance above one
     pupil: float = 0.75  # share of the far field, from which on a pupil is no limit
     variation: float = 1.5  # tried from this score on (measured: 1.13 to 1.24 of constant probes, else 2.3)
     # share of the deviance above one that OPR modes explain in the end, at least (measured: .3 to .95 of

@@ -54,30 +54,13 @@ def add_windows_to(canvas: np.ndarray, windows: np.ndarray, starts: np.ndarray) 
         canvas[..., row : row + height, col : col + width] += window
 
 
-def far_field_shifts(shifts: np.ndarray, n: int, N: int) -> np.ndarray:
+def far_field_ramps(shifts: np.ndarray, n: int, N: int) -> np.ndarray:
     """Return ``exp(2πi d x/N)`` of rows and of columns, ``(K, 2, n)`` complex64: they shift a far field by d.
 
     ``shifts``: d, ``(K, 2)``, (row, col) in pixels of a far field of N × N.
     """
     phases = 2 * np.pi / N * (np.arange(n) - N // 2)
     return np.exp(1j * shifts[..., None] * phases).astype(np.complex64)
-
-
-def shifted_far_field(windows: np.ndarray, shifts: np.ndarray | None, N: int) -> np.ndarray:
-    """Return windows of an object that shift the far field of their exit waves: ``O · exp(2πi d·x/N)``.
-
-    Args:
-        windows: ``(K, n, n)`` complex64; of slices ``(K, L, n, n)``, the last of which has the factor.
-        shifts: d, as for :func:`far_field_shifts`; None: windows stay as they are.
-    """
-    if shifts is None:
-        return windows
-    ramps = far_field_shifts(shifts, windows.shape[-1], N)
-    rows, columns = ramps[:, 0, :, None], ramps[:, 1, None, :]
-    if len(windows.shape) == 4:
-        last = np.arange(windows.shape[1])[:, None, None] == windows.shape[1] - 1
-        rows, columns = (np.where(last, ramp[:, None], np.complex64(1)) for ramp in (rows, columns))
-    return windows * rows * columns
 
 
 def placed_windows(image: np.ndarray, positions: np.ndarray, side: int) -> np.ndarray:
