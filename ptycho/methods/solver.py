@@ -26,7 +26,7 @@ from ptycho.reconstruction.maximum_likelihood import Solved, WarmStart, fit_obje
 from ptycho.reconstruction.regulariser_selection import Regularisation
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.selection import ModelOptions
-from ptycho.reconstruction.slice_selection import root_of
+from ptycho.reconstruction.slice_selection import fit_fewer_slices
 from ptycho.reconstruction.solver import FIT, OBJECT_ALONE, Objective, fit, fit_further
 from ptycho.reconstruction.uncertainty import map_errors, phase_left
 from ptycho.scan.dataset import Dataset
@@ -331,7 +331,7 @@ def half_object(
         image = fit_object(objective, part, phase_ramp(part.object_size, slope), steps)
         estimate = Estimate.of(part, image, normalisation=part.normalisation)
         if (count := solved.estimate.slices) > 1:
-            start = replace(estimate, object=root_of(image, count))
+            start = replace(estimate, object=fit_fewer_slices(objective, estimate, count))
             estimate = fit(objective, start, OBJECT_ALONE, steps, FIT.preliminary).estimate
         middle = float(np.median(likelihood.evaluate(estimate).deviance))
         return replace(covered_part(estimate.projection, part), converged=middle <= worse * usual)

@@ -31,7 +31,7 @@ from ptycho.reconstruction.probe_variation import weigh_variation
 from ptycho.reconstruction.regulariser_selection import Regularisation, select_regulariser
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.selection import ModelOptions, Selection
-from ptycho.reconstruction.slice_selection import root_of
+from ptycho.reconstruction.slice_selection import divided, fit_fewer_slices
 from ptycho.reconstruction.solver import OBJECT_ALONE, Fit, Objective, fit, fit_from_constant, fit_to_the_end
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
@@ -122,7 +122,7 @@ def solve(
     else:
         start = _from_constant(selection, objective, start)
     if (count := beam.slices) > start.slices:
-        start = replace(start, object=root_of(start.object, count))
+        start = replace(start, object=fit_fewer_slices(objective, start, count))
     if varies and not blockwise.divides(data):
         start = weigh_variation(objective.likelihood, start)
     last = _finish(objective, start, selection.refine, options.steps, watch, blockwise, stages)
@@ -146,7 +146,7 @@ def _go_on(
         weight_waves=options.weight_waves,
     )
     if noise.data.between is not None and (options.slices or 1) > 1:
-        start = replace(start, object=root_of(warm_start.object, options.slices or 1))
+        start = replace(start, object=divided(warm_start.object, options.slices or 1))
     if warm_start.refine.background:  # no product holds it
         start = replace(start, background=first_background(noise, start))
     kept = np.s_[: options.probe_variation]

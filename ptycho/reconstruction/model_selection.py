@@ -56,6 +56,7 @@ def select_model(
         first = _begin(selection)
     else:
         first = selection.fit(start, OBJECT_ALONE, selection.prior)
+    selection.first = first.estimate
     selection.take(first, OBJECT_ALONE)
     selection.learn_noise()
     for hypothesis in HYPOTHESES:

@@ -158,6 +158,7 @@ class Selection:
     estimate: Estimate
     refine: Refine = OBJECT_ALONE
     last: Fit | None = None
+    first: Estimate | None = None  # the fit of the object alone, under the initial beam
     moves: str = "independent"  # model of the position corrections
     projected: bool = False  # the object begins with the difference map
     support: ProbeSupport | None = None  # of the probe

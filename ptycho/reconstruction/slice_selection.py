@@ -9,6 +9,10 @@ two slices at the best distance. The further mode must not explain as much at it
 the exposure looks like slices until enough modes describe it. With slices, no modes are selected. Later
 hypotheses include the slices.
 
+A thin object explains a sample that scatters strongly so badly that the probe and the positions refined with
+it are wrong. Where the fit is poor, slices are therefore also tried from the first fit, under the initial
+beam, at larger distances. Many slices are fitted one after the other, from about half as many.
+
 The root is that of the amplitude and of the unwrapped phase. From constants, the fit takes more steps; a root
 of wrapped phases ends in a wrong minimum.
 """
@@ -16,6 +20,7 @@ of wrapped phases ends in a wrong minimum.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -24,7 +29,7 @@ from ptycho.reconstruction.estimate import Estimate, Refine, more_modes
 from ptycho.reconstruction.holdout import HoldOut
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.selection import Selection
-from ptycho.reconstruction.solver import Objective, fit
+from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit
 from ptycho.scan.comparison import REFINED, compare_shares
 
 
@@ -33,9 +38,12 @@ class SliceOptions:
     """Options of the trials of slices."""
 
     steps: int = 20  # of a trial
+    # depths of field between two slices that are tried under the initial beam, where the fit is poor
+    far: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0, 8.0)
+    step_fewer: int = 60  # steps of each smaller number of slices, of the object alone
     ratios: tuple[float, ...] = (1.6, 1.25, 1.1)  # of neighbouring distances, coarse first
     rounds: int = 6  # of distances at one ratio; a number of slices has so many times ``steps``
-    slices: int = 6  # at most
+    numbers: tuple[int, ...] = (2, 3, 4, 6, 8, 12, 16)  # of slices that are tried, until one explains no more
     least: float = 0.15  # depths of field between two slices; nearer ones stand for another error
 
 
@@ -54,6 +62,11 @@ class Layers:
         """Distance of neighbouring slices in depths of field, ``5 dx²/λ``."""
         return self.space.fresnel / 5
 
+    @property
+    def log_deviance(self) -> float:
+        """Mean log-deviance of what is held out."""
+        return float(np.log(self.scores).mean())
+
 
 def try_slices(selection: Selection, limits: SliceOptions = SliceOptions()) -> bool:
     """Refine slices: as many as are specified, or as explain what is held out better than a thin object.
@@ -65,16 +78,23 @@ def try_slices(selection: Selection, limits: SliceOptions = SliceOptions()) -> b
     if space is None or options.slices == 1 or selection.estimate.slices > 1:
         return False
     refine, thin = replace(selection.refine, probe=options.probe is not False), selection.estimate
+    anew = replace(OBJECT_ALONE, probe=refine.probe)  # under the initial beam
     selection.forget("slices")
     if options.slices is not None:
-        root, steps = root_of(thin.object, options.slices), 2 * limits.steps
-        best = _fit_slices(selection, root, thin, space, refine, steps)
+        ways = [(thin, refine)]
+        if selection.first is not None and selection.refine != OBJECT_ALONE:
+            ways.append((selection.first, anew))
+        tried = [_fit_number(selection, start, space, options.slices, part, limits) for start, part in ways]
+        best, (_, refine) = min(zip(tried, ways, strict=True), key=lambda way: way[0].log_deviance)
         clearly = compare_shares(best.scores, selection.scores)
         why = f"specified; {selection.describe(clearly, True)}"
         why += "" if clearly.passes(REFINED) else "; one slice is enough"
         _take(selection, best, refine, why)
         return False
-    best = _fit_slices(selection, root_of(thin.object, 2), thin, space, refine, limits.steps)
+    best = _fit_slices(selection, divided(thin.object, 2), thin, space, refine, limits.steps)
+    far = _far_apart(selection, space, anew, limits)
+    if far is not None and compare_shares(far.scores, best.scores).passes(REFINED):
+        best, refine = far, anew
     gain = compare_shares(best.scores, selection.scores)
     if not gain.passes(REFINED):
         selection.record("slices", "1", f"two: {selection.describe(gain, False)}")
@@ -91,7 +111,7 @@ def try_slices(selection: Selection, limits: SliceOptions = SliceOptions()) -> b
             near = f"less than {limits.least:g} depths of field apart"
             selection.record("slices", "1", f"two: {selection.describe(gain, False)}; {near}")
             return False
-    best = _number(selection, thin, best, refine, limits)
+    best = _number(selection, best, refine, limits)
     why = selection.describe(compare_shares(best.scores, selection.scores), True)
     if mode is not None:  # at its end, as slices were fitted in many more steps
         mode = _fitted(selection, mode[0], refine, options.steps)
@@ -116,13 +136,41 @@ def _fitted(
     return estimate, selection.holdout.score(estimate, refine)
 
 
-def root_of(image: np.ndarray, count: int) -> np.ndarray:
-    """Return slices ``(L, M, M)``, all alike, of an object ``(M, M)`` complex64, whose product it is."""
+def divided(image: np.ndarray, count: int) -> np.ndarray:
+    """Return slices ``(count, M, M)`` complex64 of the product and the thickness of an object or of slices.
+
+    ``image``: ``(M, M)`` complex64, or slices ``(L, M, M)``. Logarithms of the amplitude and unwrapped phases
+    are constant within each slice; a new slice takes the part that lies in it.
+    """
     from skimage.restoration import unwrap_phase  # not at the start of the program
 
-    phase = unwrap_phase(np.angle(image), rng=0)
-    root = np.abs(image) ** (1 / count) * np.exp(1j * phase / count)
-    return np.stack([root.astype(np.complex64)] * count)
+    slices = image.reshape(-1, *image.shape[-2:])
+    edges, new = np.linspace(0, 1, len(slices) + 1), np.linspace(0, 1, count + 1)
+    common = np.minimum.outer(new[1:], edges[1:]) - np.maximum.outer(new[:-1], edges[:-1])
+    shares = np.clip(common, 0, None) * len(slices)  # of each slice in each new one
+    phases = np.stack([unwrap_phase(np.angle(part), rng=0) for part in slices])
+    logarithms = np.log(np.maximum(np.abs(slices), np.finfo(np.float32).tiny))
+    parts = np.tensordot(shares, logarithms + 1j * phases, axes=1)
+    return np.exp(parts).astype(np.complex64)
+
+
+def fit_fewer_slices(
+    objective: Objective, start: Estimate, count: int, steps: int = SliceOptions().step_fewer
+) -> np.ndarray:
+    """Return ``count`` slices ``(count, M, M)`` to begin with, divided from half as many that were fitted.
+
+    Those were divided from half as many, and so on from two. The likelihood's free space is that between
+    ``count`` slices; fewer have the same thickness. The object alone is fitted.
+    """
+    if count <= 2:
+        return divided(start.object, count)
+    space, fewer = objective.likelihood.data.between, (count + 1) // 2
+    assert space is not None
+    apart = replace(space, length=space.length * count / fewer)
+    wider = replace(objective, likelihood=_apart(objective.likelihood, apart))
+    first = replace(start, object=fit_fewer_slices(wider, start, fewer, steps))
+    fitted = fit(wider, first, OBJECT_ALONE, steps, objective.options.preliminary)
+    return divided(fitted.estimate.object, count)
 
 
 def _take(selection: Selection, layers: Layers, refine: Refine, why: str) -> None:
@@ -131,6 +179,10 @@ def _take(selection: Selection, layers: Layers, refine: Refine, why: str) -> Non
     if refine.probe and not selection.refine.probe:
         selection.forget("probe")
         selection.record("probe", "refined", "as the object has slices")
+    for part in ("positions", "flux"):
+        if getattr(selection.refine, part) and not getattr(refine, part):  # to be tried again
+            selection.forget(part)
+            selection.refused[part] = np.inf
     selection.kept, selection.holdout = layers.kept, layers.holdout
     selection.noise = _apart(selection.noise, layers.space)
     selection.estimate, selection.refine = layers.estimate, refine
@@ -154,6 +206,34 @@ def _fit_slices(
     return Layers(kept, holdout, space, estimate, holdout.score(estimate, refine))
 
 
+def _fit_number(
+    selection: Selection, start: Estimate, space: FreeSpace, count: int, refine: Refine, limits: SliceOptions
+) -> Layers:
+    """Fit ``count`` slices that are ``space`` apart, from a thin object, and what is refined of the beam."""
+    objective = Objective(_apart(selection.kept, space), selection.prior, selection.moves, selection.support)
+    slices = fit_fewer_slices(objective, start, count, limits.step_fewer)
+    return _fit_slices(selection, slices, start, space, refine, limits.step_fewer)
+
+
+def _far_apart(selection: Selection, space: FreeSpace, refine: Refine, limits: SliceOptions) -> Layers | None:
+    """Return two slices from the first fit, at the distance that explains the most under the initial beam.
+
+    None: that is the nearest or specified, photons are not counted, or the thin object explains them.
+    """
+    poor = selection.noise.data.counts and np.exp(selection.deviance) > selection.limits.poor_fit
+    if selection.options.thickness_specified or not poor:
+        return None
+    start, depth = selection.first or selection.estimate, space.length * 5 / space.fresnel
+    slices, tried = divided(start.object, 2), list[Layers]()
+    for depths in limits.far:
+        apart = replace(space, length=depths * depth)
+        tried.append(_fit_slices(selection, slices, start, apart, OBJECT_ALONE, limits.steps))
+    best = min(tried, key=lambda layers: layers.log_deviance)
+    if best is tried[0]:
+        return None
+    return _fit_slices(selection, best.estimate.object, best.estimate, best.space, refine, limits.steps)
+
+
 def _distance(selection: Selection, best: Layers, refine: Refine, limits: SliceOptions) -> Layers:
     """Return two slices at the distance that explains the most, or at one below the least."""
     for ratio in limits.ratios:
@@ -162,7 +242,7 @@ def _distance(selection: Selection, best: Layers, refine: Refine, limits: SliceO
             spaces = [replace(best.space, length=length * factor) for factor in (1.0, 1 / ratio, ratio)]
             beam = start.object, start
             tried = [_fit_slices(selection, *beam, space, refine, limits.steps) for space in spaces]
-            best = min(tried, key=lambda layers: float(np.log(layers.scores).mean()))
+            best = min(tried, key=lambda layers: layers.log_deviance)
             if best.depths < limits.least:
                 return best
             if best is tried[0]:
@@ -170,15 +250,24 @@ def _distance(selection: Selection, best: Layers, refine: Refine, limits: SliceO
     return best
 
 
-def _number(
-    selection: Selection, thin: Estimate, two: Layers, refine: Refine, limits: SliceOptions
-) -> Layers:
-    """Return as many slices as explain more, through the same thickness."""
-    steps, best = limits.rounds * limits.steps, two
-    for count in range(2, limits.slices + 1):
+def _number(selection: Selection, two: Layers, refine: Refine, limits: SliceOptions) -> Layers:
+    """Return as many slices as explain more, through the same thickness; more are divided from fewer.
+
+    The fewer are fitted for as many steps more: that these were more explains nothing.
+    """
+
+    def fitted(layers: Layers, count: int) -> Layers:
         space = replace(two.space, length=2 * two.space.length / count)
-        tried = _fit_slices(selection, root_of(thin.object, count), two.estimate, space, refine, steps)
-        if count > 2 and not compare_shares(tried.scores, best.scores).passes(REFINED):
+        start, beam = divided(layers.estimate.object, count), layers.estimate
+        return _fit_slices(selection, start, beam, space, refine, limits.rounds * limits.steps)
+
+    best = fitted(two, limits.numbers[0])
+    for fewer, count in pairwise(limits.numbers):
+        more = fitted(best, count)
+        if not compare_shares(more.scores, best.scores).passes(REFINED):
             break
-        best = tried
+        best = fitted(best, fewer)
+        if not compare_shares(more.scores, best.scores).passes(REFINED):
+            break
+        best = more
     return best

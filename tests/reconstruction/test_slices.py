@@ -21,7 +21,7 @@ from ptycho.reconstruction.misfit import misfit
 from ptycho.reconstruction.model_selection import select_model
 from ptycho.reconstruction.prior import Prior
 from ptycho.reconstruction.regulariser_selection import Regularisation, select_regulariser
-from ptycho.reconstruction.slice_selection import SliceOptions, root_of, try_slices
+from ptycho.reconstruction.slice_selection import SliceOptions, divided, try_slices
 from ptycho.reconstruction.solver import FIT, OBJECT_ALONE, Objective, fit
 from ptycho.reconstruction.uncertainty import map_errors
 from ptycho.scan.ramp import move_ramp
@@ -35,7 +35,7 @@ def test_a_root_of_phases_beyond_a_turn_is_smooth():
     rows, columns = np.mgrid[:20, :23]
     phase = 0.9 * rows - 0.4 * columns  # 26 rad in all
     image = ((0.5 + 0.01 * columns) * np.exp(1j * phase)).astype(np.complex64)
-    slices = root_of(image, 3)
+    slices = divided(image, 3)
     np.testing.assert_allclose(slices.prod(axis=0), image, atol=1e-5)
     steps = np.angle(slices[0, 1:] * slices[0, :-1].conj())
     np.testing.assert_allclose(steps, 0.3, atol=1e-4)
@@ -95,7 +95,7 @@ def test_errors_of_slices_are_those_of_their_product():
     data = scan.dataset(np.random.default_rng(4), exact=True)
     thin = fit(Objective(likelihood_of(data)), scan.estimate(data.normalisation), OBJECT_ALONE, 100).estimate
     near = replace(data, between=replace(BETWEEN, length=1e-3 * BETWEEN.length))
-    two = replace(thin, object=root_of(thin.object, 2))
+    two = replace(thin, object=divided(thin.object, 2))
     mask = illuminated_mask(scan)
     each = (data, thin), (near, two)
     one, both = (map_errors(Objective(likelihood_of(d)), estimate, mask, 0) for d, estimate in each)
@@ -114,7 +114,7 @@ def thick():
     start = replace(scan.estimate(data.normalisation), object=np.ones(slices.shape[1:], np.complex64))
     one = fit(objective, start, OBJECT_ALONE, 40)
     solved = Solved(one.estimate, OBJECT_ALONE, objective, (), one)
-    begin = replace(one.estimate, object=root_of(one.estimate.object, 2))
+    begin = replace(one.estimate, object=divided(one.estimate.object, 2))
     two = fit(objective, begin, OBJECT_ALONE, 100, FIT.enough / 5)
     return scan, slices, data, solved, replace(solved, estimate=two.estimate, fit=two)
 
