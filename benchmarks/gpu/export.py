@@ -95,6 +95,7 @@ def likelihood(N: int, modes: int, count: int, rows: int = 2) -> Program:
         "amplitudes": (np.sqrt(rng.poisson(intensity)).astype(np.float32), True),
         "photon": (np.float32(1), False),
         "ramps": (np.zeros((rows, 0, N), np.complex64), True),
+        "transfer": (np.zeros((0, 0), np.complex64), False),
         "batches": (np.int32(1), False),
     }
     step = likelihood_step("poisson", computed_with({"background"}), True, True).python_function

@@ -4,7 +4,7 @@ All TensorFlow, for simulation, networks, losses and solver alike, in complex nu
 (:mod:`~ptycho.physics.waves`). Imports the operators of ``ptycho.xla`` and the lengths of ``ptycho.config``.
 """
 
-from ptycho.physics.fresnel import fresnel_field, propagate
+from ptycho.physics.fresnel import fresnel_field, propagate, transfer_of
 from ptycho.physics.measurement import (
     at_detector,
     back_project,

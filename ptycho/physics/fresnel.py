@@ -38,7 +38,14 @@ def to_sample_0(fresnel: Fresnel, side: int) -> np.ndarray:
     return fresnel.transfer(side) * signs[:, None] * signs[None, :]
 
 
-def propagate(waves: tf.Tensor, between: FreeSpace) -> tf.Tensor:
-    """Return ``F⁻¹[H Fψ]`` of waves ``(…, N, N)`` complex64 behind one slice: those in front of the next."""
-    transfer = tf.constant(between.transfer(waves.shape[-1]), waves.dtype)
+def transfer_of(between: FreeSpace, side: int) -> tf.Tensor:
+    """Return ``H``, ``(side, side)`` complex64, zero frequency at sample 0."""
+    return tf.constant(between.transfer(side), tf.complex64)
+
+
+def propagate(waves: tf.Tensor, transfer: tf.Tensor) -> tf.Tensor:
+    """Return ``F⁻¹[H Fψ]`` of waves ``(…, N, N)`` complex64 behind one slice: those in front of the next.
+
+    ``transfer``: H of the space between the slices, by :func:`transfer_of`.
+    """
     return tf.signal.ifft2d(tf.signal.fft2d(waves) * transfer)

@@ -27,7 +27,7 @@ import numpy as np
 import tensorflow as tf
 
 from ptycho.config.waves import FreeSpace, Fresnel
-from ptycho.physics.fresnel import fresnel_field, propagate
+from ptycho.physics.fresnel import fresnel_field, propagate, transfer_of
 from ptycho.physics.patches import SEPARABLE, PatchMover
 from ptycho.physics.waves import Pair, Waves, by_part, conj, fourier_matrix, imag, of_parts, real, transformed
 from ptycho.xla.precision import materialised
@@ -79,7 +79,7 @@ def expected_intensity(
     background: tf.Tensor | None = None,
     fresnel: Fresnel | None = None,
     moved: tf.Tensor | None = None,
-    between: FreeSpace | None = None,
+    transfer: tf.Tensor | None = None,
 ) -> tf.Tensor:
     """Return :func:`forward` of patches that are cut: ``c² Σ_m |F(P_m·patch)|² + b``, ``(…, N, N)`` float32.
 
@@ -90,10 +90,10 @@ def expected_intensity(
         background: b, ``(N, N)`` float32, zero frequency at sample 0; None: none.
         fresnel: of a near field; None: a far field.
         moved: s, ``(…, 2)``, by which the probe has been moved for positions between pixels; None: not.
-        between: from one slice to the next; None: the objects are thin.
+        transfer: from one slice to the next, as for :func:`propagate`; None: the objects are thin.
     """
-    slices = [patches] if between is None else tf.unstack(patches, axis=-3)
-    waves = through_slices(slices, probe, between)
+    slices = [patches] if transfer is None else tf.unstack(patches, axis=-3)
+    waves = through_slices(slices, probe, transfer)
     return total_intensity(at_detector(waves, fresnel=fresnel, moved=moved), background, flux)
 
 
@@ -118,12 +118,12 @@ def illuminate(patches: Waves, probe: Waves) -> Waves:
     return probe * patches[..., None, :, :]
 
 
-def through_slices(slices: list[Waves], probe: Waves, between: FreeSpace | None) -> Waves:
+def through_slices(slices: list[Waves], probe: Waves, transfer: tf.Tensor | None) -> Waves:
     """Return ``ψ_{L−1}``, ``(…, K, n, n)``, of patches ``(…, n, n)`` of each slice under a probe."""
     waves = illuminate(slices[0], probe)
     for patches in slices[1:]:
-        assert between is not None
-        waves = illuminate(patches, propagate(waves, between))
+        assert transfer is not None
+        waves = illuminate(patches, propagate(waves, transfer))
     return waves
 
 
@@ -149,7 +149,8 @@ def illuminated_waves(
     n = support or N
     slices = [objects] if between is None else tf.unstack(objects, axis=1)
     patches = [mover.extract(one, positions + (N - n) / 2, n) for one in slices]
-    return through_slices(patches, crop_to(probe, n), between)
+    transfer = None if between is None else transfer_of(between, n)
+    return through_slices(patches, crop_to(probe, n), transfer)
 
 
 def back_project(

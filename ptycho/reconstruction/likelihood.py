@@ -26,7 +26,7 @@ import tensorflow as tf
 from scipy.special import gammaln, xlogy
 
 from ptycho import physics
-from ptycho.config.waves import FreeSpace, Fresnel
+from ptycho.config.waves import Fresnel
 from ptycho.physics.deviance import deviance_of_counts
 
 Tensors = dict[str, tf.Tensor]
@@ -42,6 +42,7 @@ STEP_ARGUMENTS = (
     "amplitudes",
     "photon",
     "ramps",
+    "transfer",
     "batches",
 )
 """Arguments of a step, in their order."""
@@ -92,7 +93,6 @@ def likelihood_step(
     moved: bool,
     compile_xla: bool | None,
     fresnel: Fresnel | None = None,
-    between: FreeSpace | None = None,
     batch: int | None = None,
 ) -> Callable:
     """Return a compiled function of one chunk of patterns: the deviance of each, and its half differentiated.
@@ -108,15 +108,15 @@ def likelihood_step(
         moved: positions have fractions of a pixel, or may get them.
         compile_xla: compile with XLA; None: do not compile at all, for a single use.
         fresnel: of a near field; None: a far field.
-        between: from one slice to the next; None: a thin object.
         batch: patterns that are computed at once, a divisor of B; None: all. See :func:`in_batches`.
 
     Returns:
         ``(windows, fractions, flux, modes, background, opr_modes, opr_weights, amplitudes, photon, ramps,
-        batches) → (deviance (B,), gradients by name)``; amplitudes ``√n (B, N, N)`` are ``UNMEASURED`` where
-        nothing was measured, photon is f, and ``ramps (B, 2, N)`` shift the far fields (``(B, 0, N)``: they
-        are not). ``batches``: how many batches are computed, from the first on; deviances and gradients of
-        the other patterns are zero. The gradient of a complex value is ``∂/∂re + i ∂/∂im``.
+        transfer, batches) → (deviance (B,), gradients by name)``; amplitudes ``√n (B, N, N)`` are
+        ``UNMEASURED`` where nothing was measured, photon is f, and ``ramps (B, 2, N)`` shift the far fields
+        (``(B, 0, N)``: they are not). ``transfer (N, N)`` propagates from one slice to the next (``(0, 0)``:
+        the object is thin). ``batches``: how many batches are computed, from the first on; deviances and
+        gradients of the other patterns are zero. The gradient of a complex value is ``∂/∂re + i ∂/∂im``.
     """
 
     def evaluate(values: Tensors) -> tuple[tf.Tensor, Tensors]:
@@ -131,8 +131,9 @@ def likelihood_step(
             probe = physics.probe_of_each(values["modes"], values["opr_modes"], values["opr_weights"])
             probe = probe if shifts is None else physics.shifted_spectrum(probe, shifts)
             windows = physics.shift_far_field(values["windows"], values["ramps"])
+            transfer = values["transfer"] if values["transfer"].shape[0] else None
             intensity = physics.expected_intensity(
-                windows, probe, values["flux"], values["background"], fresnel, shifts, between
+                windows, probe, values["flux"], values["background"], fresnel, shifts, transfer
             )
             pixels = deviance(intensity / tf.square(values["photon"]), known, noise)
             deviances = tf.reduce_sum(weight * pixels, (1, 2))

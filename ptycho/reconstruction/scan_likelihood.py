@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 import tensorflow as tf
 
+from ptycho import physics
 from ptycho.config.memory import CHUNK_PIXELS, KEPT_BYTES, cores
 from ptycho.progress import Advance, silent
 from ptycho.reconstruction.estimate import Estimate
@@ -130,13 +131,12 @@ class ScanLikelihood:
             probes = None
         moved = probes is None and ("positions" in parts or bool(fractions.any()))
         computed = computed_with({ARGUMENTS[part] for part in parts}, estimate.varies)
-        between = self.data.between if estimate.slices > 1 else None
         fresnel, batch = self.data.fresnel, None if has_gpu() else batch_size(self.chunk, estimate.modes.size)
-        step = likelihood_step(self.noise, computed, moved, self.compile_xla, fresnel, between, batch)
+        step = likelihood_step(self.noise, computed, moved, self.compile_xla, fresnel, batch)
         modes = tf.constant(estimate.modes)
         opr_modes = tf.constant(estimate.opr_modes if probes is None else estimate.opr_modes[:0])
         background = tf.constant(estimate.background)
-        photon = tf.constant(self.photon, tf.float32)
+        photon, transfer = tf.constant(self.photon, tf.float32), self.transfer(estimate)
         windows = windows_of(estimate.object, N)
         own = [name for name in parts if name != "object"]
         total = {name: np.zeros_like(getattr(estimate, name), order="C") for name in own}
@@ -148,7 +148,7 @@ class ScanLikelihood:
             own_modes = modes if probes is None else probes.chunks[part.start // self.chunk]
             known = offsets, flux, own_modes, background, opr_modes, weights
             batches = 1 if batch is None else -(-(part.stop - part.start) // batch)
-            given = self.measured(part), photon, self.ramps(part), tf.constant(batches)
+            given = self.measured(part), photon, self.ramps(part), transfer, tf.constant(batches)
             values, gradients = step(windows.cut(places), *known, *given)
             images = gradients.get(ARGUMENTS["object"])
             if images is not None:
@@ -203,10 +203,8 @@ class ScanLikelihood:
         Not compiled, because it is called once.
         """
         corners, fractions = self.places(estimate)
-        between = self.data.between if estimate.slices > 1 else None
-        moved, fresnel = bool(fractions.any()), self.data.fresnel
-        step = likelihood_step(self.noise, ("modes",), moved, None, fresnel, between)
-        photon = tf.constant(self.photon, tf.float32)
+        step = likelihood_step(self.noise, ("modes",), bool(fractions.any()), None, self.data.fresnel)
+        photon, transfer = tf.constant(self.photon, tf.float32), self.transfer(estimate)
         windows, background = windows_of(estimate.object, self.data.N), tf.constant(estimate.background)
         no_modes = tf.constant(estimate.opr_modes[:0])
         no_weights = tf.zeros((self.chunk, 0), tf.complex64)
@@ -215,7 +213,7 @@ class ScanLikelihood:
             given = self.filled(corners[part], fractions[part], estimate.flux[part], estimate.probes(part))
             offsets, flux, probes = map(tf.constant, given[1:])
             known = offsets, flux, probes, background, no_modes, no_weights
-            beside = self.measured(part), photon, self.ramps(part), tf.constant(1)
+            beside = self.measured(part), photon, self.ramps(part), transfer, tf.constant(1)
             _, slopes = step(windows.cut(given[0]), *known, *beside)
             gradients[part] = slopes["modes"][: part.stop - part.start, 0]
         return gradients
@@ -235,6 +233,13 @@ class ScanLikelihood:
         if shifts is None:
             return tf.zeros((self.chunk, 0, N), tf.complex64)
         return tf.constant(far_field_ramps(self.filled(shifts[part])[0], N, N))
+
+    def transfer(self, estimate: Estimate) -> tf.Tensor:
+        """Return the transfer function ``(N, N)`` between slices, or ``(0, 0)`` of a thin object."""
+        if estimate.slices == 1:
+            return tf.zeros((0, 0), tf.complex64)
+        assert self.data.between is not None
+        return physics.transfer_of(self.data.between, self.data.N)
 
     @property
     def slices(self) -> list[slice]:

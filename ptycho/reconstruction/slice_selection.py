@@ -20,7 +20,6 @@ of wrapped phases ends in a wrong minimum.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 import numpy as np
 
@@ -30,7 +29,7 @@ from ptycho.reconstruction.holdout import HoldOut
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.selection import Selection
 from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit
-from ptycho.scan.comparison import REFINED, compare_shares
+from ptycho.scan.comparison import REFINED, Rule, compare_shares
 
 
 @dataclass(frozen=True)
@@ -44,6 +43,8 @@ class SliceOptions:
     ratios: tuple[float, ...] = (1.6, 1.25, 1.1)  # of neighbouring distances, coarse first
     rounds: int = 6  # of distances at one ratio; a number of slices has so many times ``steps``
     numbers: tuple[int, ...] = (2, 3, 4, 6, 8, 12, 16)  # of slices that are tried, until one explains no more
+    # of a larger number, which takes more time; the gain of as many steps of the smaller is less (measured)
+    more: Rule = Rule(2.0, 0.1)
     least: float = 0.15  # depths of field between two slices; nearer ones stand for another error
 
 
@@ -218,12 +219,14 @@ def _fit_number(
 def _far_apart(selection: Selection, space: FreeSpace, refine: Refine, limits: SliceOptions) -> Layers | None:
     """Return two slices from the first fit, at the distance that explains the most under the initial beam.
 
-    None: that is the nearest or specified, photons are not counted, or the thin object explains them.
+    None: that is the nearest or specified, photons are not counted, the thin object explains them, or this
+    was tried before further modes were.
     """
-    poor = selection.noise.data.counts and np.exp(selection.deviance) > selection.limits.poor_fit
-    if selection.options.thickness_specified or not poor:
-        return None
     start, depth = selection.first or selection.estimate, space.length * 5 / space.fresnel
+    poor = selection.noise.data.counts and np.exp(selection.deviance) > selection.limits.poor_fit
+    tried_before = len(selection.estimate.modes) > len(start.modes)
+    if selection.options.thickness_specified or not poor or tried_before:
+        return None
     slices, tried = divided(start.object, 2), list[Layers]()
     for depths in limits.far:
         apart = replace(space, length=depths * depth)
@@ -251,23 +254,13 @@ def _distance(selection: Selection, best: Layers, refine: Refine, limits: SliceO
 
 
 def _number(selection: Selection, two: Layers, refine: Refine, limits: SliceOptions) -> Layers:
-    """Return as many slices as explain more, through the same thickness; more are divided from fewer.
-
-    The fewer are fitted for as many steps more: that these were more explains nothing.
-    """
-
-    def fitted(layers: Layers, count: int) -> Layers:
+    """Return as many slices as explain more, through the same thickness; more are divided from fewer."""
+    best = two
+    for count in limits.numbers:
         space = replace(two.space, length=2 * two.space.length / count)
-        start, beam = divided(layers.estimate.object, count), layers.estimate
-        return _fit_slices(selection, start, beam, space, refine, limits.rounds * limits.steps)
-
-    best = fitted(two, limits.numbers[0])
-    for fewer, count in pairwise(limits.numbers):
-        more = fitted(best, count)
-        if not compare_shares(more.scores, best.scores).passes(REFINED):
+        start, steps = divided(best.estimate.object, count), limits.rounds * limits.steps
+        tried = _fit_slices(selection, start, best.estimate, space, refine, steps)
+        if count > 2 and not compare_shares(tried.scores, best.scores).passes(limits.more):
             break
-        best = fitted(best, fewer)
-        if not compare_shares(more.scores, best.scores).passes(REFINED):
-            break
-        best = more
+        best = tried
     return best

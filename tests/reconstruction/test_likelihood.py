@@ -224,8 +224,8 @@ def test_windows_and_their_sum_are_those_of_loops_wherever_they_lie():
 def compiled(stage):
     """A step of two patterns, one mode and one OPR mode, as XLA has it at some stage."""
     step = likelihood_step("poisson", ("windows", "modes", "fractions"), True, True)
-    sizes = ((2, N, N), (2, 2), (2,), (1, N, N), (N, N), (1, N, N), (2, 1), (2, N, N), (), (2, 2, N))
-    dtypes = [tf.complex64 if k in (0, 3, 5, 6, 9) else tf.float32 for k in range(len(sizes))]
+    sizes = ((2, N, N), (2, 2), (2,), (1, N, N), (N, N), (1, N, N), (2, 1), (2, N, N), (), (2, 2, N), (0, 0))
+    dtypes = [tf.complex64 if k in (0, 3, 5, 6, 9, 10) else tf.float32 for k in range(len(sizes))]
     arguments = [tf.ones(size, dtype) for size, dtype in zip(sizes, dtypes, strict=True)] + [tf.constant(1)]
     return step.experimental_get_compiler_ir(*arguments)(stage=stage)
 
@@ -249,7 +249,7 @@ def test_where_nothing_is_expected_gradients_are_finite():
     for noise in ("poisson", "gaussian", "robust"):
         step = likelihood_step(noise, ("windows", "modes", "background"), False, False)
         beam = tf.zeros((2, 2)), tf.ones(2), windows[:1], tf.zeros((N, N)), windows[:0], windows[:, :0, 0]
-        _, found = step(windows, *beam, patterns, small, windows[:, :0], tf.constant(1))
+        _, found = step(windows, *beam, patterns, small, windows[:, :0], windows[0, :0, :0], tf.constant(1))
         assert all(np.isfinite(gradient.numpy()).all() for gradient in found.values())
 
 
@@ -273,7 +273,7 @@ def test_batches_give_what_all_patterns_at_once_give(moved, own_modes):
     amplitudes = numbers(count, side, side).numpy()
     amplitudes[:, :3] = UNMEASURED
     known = waves(count, side, side), *beam, waves(count, 2), tf.constant(amplitudes), tf.constant(0.3)
-    known = *known, waves(count, 2, side), tf.constant(3)
+    known = *known, waves(count, 2, side), waves(0, 0), tf.constant(3)
     expected, slopes = likelihood_step("poisson", EVERYTHING, moved, None)(*known)
     values, gradients = likelihood_step("poisson", EVERYTHING, moved, True, batch=4)(*known)
     np.testing.assert_allclose(values, expected, rtol=1e-5)
@@ -290,7 +290,7 @@ def test_batches_without_patterns_are_not_computed(compile_xla):
     step = likelihood_step("poisson", ("windows", "modes"), False, compile_xla, batch=2)
     windows, ones = tf.ones((6, N, N), tf.complex64), tf.ones((6, N, N))
     beam = tf.zeros((6, 2)), tf.ones(6), windows[:1], tf.zeros((N, N)), windows[:0], windows[:, :0, 0]
-    known = windows, *beam, ones, tf.constant(1.0), windows[:, :0]
+    known = windows, *beam, ones, tf.constant(1.0), windows[:, :0], windows[0, :0, :0]
     whole, some = (step(*known, tf.constant(count)) for count in (3, 2))
     np.testing.assert_array_equal(some[0][:4], whole[0][:4])
     np.testing.assert_allclose(some[1]["modes"], whole[1]["modes"] * 2 / 3, rtol=1e-5)
