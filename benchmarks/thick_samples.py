@@ -5,9 +5,10 @@
 
 Photographs as amplitude and phase of each slice, 144 patterns of 64² on a jittered raster at 8 keV, pixels of
 10 nm, by NumPy: angular spectrum between slices, in double precision. A sample is named by its number of
-slices, their distance in depths of field (5 dx²/λ = 3.2 µm), and photons per pattern; in ``alike`` all slices
-are the same. Each sample has a row: slices found, relative complex errors of each slice (without its phase
-ramp, which neighbouring slices may share) and of their product, deviance of held-out patterns, CPU seconds.
+slices, their distance in depths of field (5 dx²/λ = 3.2 µm), and photons per pattern. The slices share the
+phase of a photograph; in ``strong`` each has twice that phase. In ``alike`` all slices are the same. Each
+sample has a row: slices found, relative complex errors of each slice (without its phase ramp, which
+neighbouring slices may share) and of their product, deviance of held-out patterns, CPU seconds.
 """
 
 from __future__ import annotations
@@ -32,13 +33,17 @@ from ptycho.scan.ramp import phase_slope, tilted
 
 N, SIDE, STEP, ENERGY_EV, PIXEL_M = 64, 12, 6, 8000.0, 1e-8
 DEPTH_M = 5 * PIXEL_M**2 / wavelength_m(ENERGY_EV)
-SAMPLES = ("1 0 1e7", "1 0 1e5", "2 1 1e7", "2 .5 1e7", "2 2 1e7", "2 1 1e5", "3 1 1e7", "4 .5 1e5 alike")
+THIN = ("1 0 1e7", "1 0 1e5")
+THICK = ("2 1 1e7", "2 .5 1e7", "2 2 1e7", "2 1 1e5", "3 1 1e7", "4 .5 1e5 alike")
+STRONG = ("2 2 1e7 strong", "3 2 1e7 strong")
 
 
-def slices_of(count: int, alike: bool, side: int) -> np.ndarray:
-    """Return the slices ``(L, M, M)``, each with an equal part of the phase."""
+def slices_of(count: int, kind: str, side: int) -> np.ndarray:
+    """Return the slices ``(L, M, M)``, each with an equal part of the phase, or ``strong``."""
     names = ("c", "a", "b", "leaves")[:count]
-    return np.stack([object_of(names[0 if alike else k], side) for k in range(count)]) ** (1 / count)
+    images = [object_of(names[0 if kind == "alike" else k], side) for k in range(count)]
+    sizes, turns = np.abs(images) ** (1 / count), np.angle(images)
+    return sizes * np.exp(1j * turns * (2 if kind == "strong" else 1 / count))
 
 
 def intensity_of(slices: np.ndarray, probe: np.ndarray, places: np.ndarray, distance: float) -> np.ndarray:
@@ -62,7 +67,7 @@ def scan_of(name: str) -> tuple[ptycho.Scan, np.ndarray]:
     rng, probe = np.random.default_rng(0), probe_of("lens", N)
     grid = STEP * np.stack(np.mgrid[:SIDE, :SIDE], -1).reshape(-1, 2)
     places = np.round(grid + rng.uniform(-1.2, 1.2, grid.shape) + MARGIN).astype(int)
-    slices = slices_of(int(count), bool(kind), N + int(places.max()) + MARGIN)
+    slices = slices_of(int(count), " ".join(kind), N + int(places.max()) + MARGIN)
     intensity = intensity_of(slices, probe, places, float(depths) * DEPTH_M)
     counts = rng.poisson(intensity * float(photons) / intensity.sum(axis=(1, 2)).mean())
     lengths = {"pixel_m": PIXEL_M, "energy_eV": ENERGY_EV}
@@ -79,7 +84,9 @@ def error_of_slice(found: np.ndarray, truth: np.ndarray, mask: np.ndarray) -> fl
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Reconstruct thick samples.")
-    parser.add_argument("--only", default=",".join(SAMPLES), help='samples, comma-separated: "2 1 1e7"')
+    parser.add_argument(
+        "--only", default=",".join(SAMPLES + STRONG), help='samples, comma-separated: "2 1 1e7"'
+    )
     for name in parser.parse_args().only.split(","):
         scan, slices = scan_of(name)
         for way, settings in {"default": {}, "thin": {"slices": 1}}.items():

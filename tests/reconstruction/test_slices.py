@@ -21,7 +21,7 @@ from ptycho.reconstruction.misfit import misfit
 from ptycho.reconstruction.model_selection import select_model
 from ptycho.reconstruction.prior import Prior
 from ptycho.reconstruction.regulariser_selection import Regularisation, select_regulariser
-from ptycho.reconstruction.slice_selection import SliceOptions, divided, try_slices
+from ptycho.reconstruction.slice_selection import SliceOptions, divided, fit_fewer_slices, try_slices
 from ptycho.reconstruction.solver import FIT, OBJECT_ALONE, Objective, fit
 from ptycho.reconstruction.uncertainty import map_errors
 from ptycho.scan.ramp import move_ramp
@@ -39,6 +39,17 @@ def test_a_root_of_phases_beyond_a_turn_is_smooth():
     np.testing.assert_allclose(slices.prod(axis=0), image, atol=1e-5)
     steps = np.angle(slices[0, 1:] * slices[0, :-1].conj())
     np.testing.assert_allclose(steps, 0.3, atol=1e-4)
+
+
+def test_slices_are_divided_by_their_thickness():
+    """Two slices a and b as three: two thirds of a, a third of each, two thirds of b."""
+    rng = np.random.default_rng(2)
+    sizes, turns = rng.uniform(0.2, 1.5, (2, 5, 7)), rng.uniform(-1, 1, (2, 5, 7))
+    found = divided((sizes * np.exp(1j * turns)).astype(np.complex64), 3)
+    shares = [(2 / 3, 0), (1 / 3, 1 / 3), (0, 2 / 3)]
+    for part, (a, b) in zip(found, shares, strict=True):
+        expected = sizes[0] ** a * sizes[1] ** b * np.exp(1j * (a * turns[0] + b * turns[1]))
+        np.testing.assert_allclose(part, expected, rtol=1e-5)
 
 
 def test_each_slice_is_regularised_as_an_image():
@@ -143,6 +154,33 @@ def test_their_number_and_distance_are_found(thick):
     none = select_model(flat, options, 0, True)
     assert none.estimate.slices == 1 and none.kept.data.between == BETWEEN
     assert none.decisions[-1].why.startswith("two: deviance of held-out")
+
+
+def test_fewer_slices_have_the_thickness_of_more(thick):
+    """Four slices, half as far apart as the two of the sample, are divided from these two."""
+    _, _, data, one, _ = thick
+    near = replace(data, between=replace(BETWEEN, length=BETWEEN.length / 2))
+    objective = replace(one.objective, likelihood=replace(one.objective.likelihood, data=near))
+    four = fit_fewer_slices(objective, one.estimate, 4)
+    np.testing.assert_array_equal(four[::2], four[1::2])
+    two = replace(one.estimate, object=(four[::2] * four[1::2]).astype(np.complex64))
+    deviance = one.objective.likelihood.evaluate(two).deviance.sum()
+    assert deviance < 2 * N**2 * len(data.positions)
+
+
+@pytest.mark.parametrize(("far", "depths"), [((0.5, 1.0, 2.0), 1.25), ((0.5,), 0.625)])
+def test_slices_far_apart_that_scatter_strongly(far, depths):
+    """Two slices 1.23 depths of field apart, of 2 rad: trials begin at .5, or also at 1 and 2."""
+    scan, slices = thick_scan(modes=1, count=7, photons=1e4)
+    strong = np.stack([slices[0] ** 2, np.ones_like(slices[0]), slices[1] ** 2])
+    intensity = np.array([thick_intensity(strong, scan.modes, r) for r in scan.positions])
+    half = replace(BETWEEN, length=BETWEEN.length * 2.5 / BETWEEN.fresnel)
+    known = {"object_size": strong.shape[-1], "between": half, "exact": True}
+    data = scan.dataset(np.random.default_rng(5), intensity, **known)
+    selection = select_model(data, replace(ONE_MODE, slices=1), 0, True)
+    selection.options = replace(ONE_MODE, slices=None)
+    try_slices(selection, SliceOptions(far=far, ratios=(1.25,), rounds=1, numbers=(2,)))
+    assert selection.kept.data.between.fresnel / 5 == pytest.approx(depths, rel=1e-6)
 
 
 def test_slices_that_are_too_near_are_none(thick):
