@@ -84,9 +84,8 @@ def error_of_slice(found: np.ndarray, truth: np.ndarray, mask: np.ndarray) -> fl
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Reconstruct thick samples.")
-    parser.add_argument(
-        "--only", default=",".join(SAMPLES + STRONG), help='samples, comma-separated: "2 1 1e7"'
-    )
+    samples = ",".join(THIN + THICK + STRONG)
+    parser.add_argument("--only", default=samples, help='samples, comma-separated: "2 1 1e7"')
     for name in parser.parse_args().only.split(","):
         scan, slices = scan_of(name)
         for way, settings in {"default": {}, "thin": {"slices": 1}}.items():
