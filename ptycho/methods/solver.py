@@ -331,7 +331,7 @@ def half_object(
         image = fit_object(objective, part, phase_ramp(part.object_size, slope), steps)
         estimate = Estimate.of(part, image, normalisation=part.normalisation)
         if (count := solved.estimate.slices) > 1:
-            start = replace(estimate, object=fit_fewer_slices(objective, estimate, count))
+            start = replace(estimate, object=fit_fewer_slices(objective, estimate, count, steps))
             estimate = fit(objective, start, OBJECT_ALONE, steps, FIT.preliminary).estimate
         middle = float(np.median(likelihood.evaluate(estimate).deviance))
         return replace(covered_part(estimate.projection, part), converged=middle <= worse * usual)

@@ -117,12 +117,12 @@ def solve(
             start, stages = coarse, TO_THE_END
     elif len(selection.noise.data.positions) == len(data.positions):  # the core is the whole scan
         positions = selection.holdout.all_positions(beam, selection.refine)
-        image = beam.object / np.float32(np.sqrt(kept_share))
+        image = beam.object / np.float32(kept_share ** (0.5 / beam.slices))
         start = replace(start, object=image, positions=positions)
     else:
         start = _from_constant(selection, objective, start)
     if (count := beam.slices) > start.slices:
-        start = replace(start, object=fit_fewer_slices(objective, start, count))
+        start = replace(start, object=fit_fewer_slices(objective, start, count, options.steps))
     if varies and not blockwise.divides(data):
         start = weigh_variation(objective.likelihood, start)
     last = _finish(objective, start, selection.refine, options.steps, watch, blockwise, stages)

@@ -42,7 +42,9 @@ class SelectionOptions:
     early_steps: int = 10  # of the object alone, before the probe is refined with it,
     start_steps: int = 40  # of either start of that fit,
     clearly_lower: float = 0.85  # share of the other's objective below which this start is taken
-    poor_fit: float = 1.2  # deviance of a first fit under a known probe, from which a better start is sought
+    # deviance of a first fit under a known probe, from which a better start is sought; and of a thin object,
+    # from which slices are tried far apart
+    poor_fit: float = 1.2
     core_steps: int = 150  # of all refined parameters, once the model is selected
     beam_pixels: int = 2**23  # of the patterns that give the beam of a scan that is fitted in blocks
     learned_rounds: int = 1  # of each weight of a learned prior

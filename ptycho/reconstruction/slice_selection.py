@@ -11,7 +11,8 @@ hypotheses include the slices.
 
 A thin object explains a sample that scatters strongly so badly that the probe and the positions refined with
 it are wrong. Where the fit is poor, slices are therefore also tried from the first fit, under the initial
-beam, at larger distances. Many slices are fitted one after the other, from about half as many.
+beam, at larger distances. More slices begin with fewer that were fitted: with the next smaller number where
+it is selected, with half as many where it is specified.
 
 The root is that of the amplitude and of the unwrapped phase. From constants, the fit takes more steps; a root
 of wrapped phases ends in a wrong minimum.
@@ -39,11 +40,11 @@ class SliceOptions:
     steps: int = 20  # of a trial
     # depths of field between two slices that are tried under the initial beam, where the fit is poor
     far: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0, 8.0)
-    step_fewer: int = 60  # steps of each smaller number of slices, of the object alone
+    steps_fewer: int = 60  # of each smaller number, the object alone, and of a specified one with the beam
     ratios: tuple[float, ...] = (1.6, 1.25, 1.1)  # of neighbouring distances, coarse first
     rounds: int = 6  # of distances at one ratio; a number of slices has so many times ``steps``
     numbers: tuple[int, ...] = (2, 3, 4, 6, 8, 12, 16)  # of slices that are tried, until one explains no more
-    # of a larger number, which takes more time; the gain of as many steps of the smaller is less (measured)
+    # rule of a larger number, which takes more time; further steps of the smaller one gain less (measured)
     more: Rule = Rule(2.0, 0.1)
     least: float = 0.15  # depths of field between two slices; nearer ones stand for another error
 
@@ -93,16 +94,16 @@ def try_slices(selection: Selection, limits: SliceOptions = SliceOptions()) -> b
         _take(selection, best, refine, why)
         return False
     best = _fit_slices(selection, divided(thin.object, 2), thin, space, refine, limits.steps)
-    far = _far_apart(selection, space, anew, limits)
+    far, of_thin = _far_apart(selection, space, anew, limits), refine
     if far is not None and compare_shares(far.scores, best.scores).passes(REFINED):
         best, refine = far, anew
     gain = compare_shares(best.scores, selection.scores)
     if not gain.passes(REFINED):
         selection.record("slices", "1", f"two: {selection.describe(gain, False)}")
         return False
-    mode = None if options.modes is not None else _with_further_mode(selection, refine)
+    mode = None if options.modes is not None else _with_further_mode(selection, of_thin)
     if mode is not None and compare_shares(mode[1], best.scores).passes(REFINED):
-        # with the mode, slices are tried again
+        # with the mode, slices near each other are tried again
         why = selection.describe(gain, False)
         selection.record("slices", "1", f"two: {why}; a further mode explains more")
         return True
@@ -115,7 +116,7 @@ def try_slices(selection: Selection, limits: SliceOptions = SliceOptions()) -> b
     best = _number(selection, best, refine, limits)
     why = selection.describe(compare_shares(best.scores, selection.scores), True)
     if mode is not None:  # at its end, as slices were fitted in many more steps
-        mode = _fitted(selection, mode[0], refine, options.steps)
+        mode = _fitted(selection, mode[0], of_thin, options.steps)
         if not compare_shares(best.scores, mode[1]).passes(REFINED):
             selection.record("slices", "1", f"{best.estimate.slices}: {why}; a further mode explains as much")
             return True
@@ -138,7 +139,7 @@ def _fitted(
 
 
 def divided(image: np.ndarray, count: int) -> np.ndarray:
-    """Return slices ``(count, M, M)`` complex64 of the product and the thickness of an object or of slices.
+    """Return slices ``(count, M, M)`` complex64 with the product and the total thickness of others.
 
     ``image``: ``(M, M)`` complex64, or slices ``(L, M, M)``. Logarithms of the amplitude and unwrapped phases
     are constant within each slice; a new slice takes the part that lies in it.
@@ -156,12 +157,13 @@ def divided(image: np.ndarray, count: int) -> np.ndarray:
 
 
 def fit_fewer_slices(
-    objective: Objective, start: Estimate, count: int, steps: int = SliceOptions().step_fewer
+    objective: Objective, start: Estimate, count: int, most: int, steps: int = SliceOptions().steps_fewer
 ) -> np.ndarray:
     """Return ``count`` slices ``(count, M, M)`` to begin with, divided from half as many that were fitted.
 
     Those were divided from half as many, and so on from two. The likelihood's free space is that between
-    ``count`` slices; fewer have the same thickness. The object alone is fitted.
+    ``count`` slices; fewer have the same thickness. The object alone is fitted, in so many ``steps``, or the
+    ``most`` of a fit.
     """
     if count <= 2:
         return divided(start.object, count)
@@ -169,8 +171,8 @@ def fit_fewer_slices(
     assert space is not None
     apart = replace(space, length=space.length * count / fewer)
     wider = replace(objective, likelihood=_apart(objective.likelihood, apart))
-    first = replace(start, object=fit_fewer_slices(wider, start, fewer, steps))
-    fitted = fit(wider, first, OBJECT_ALONE, steps, objective.options.preliminary)
+    first = replace(start, object=fit_fewer_slices(wider, start, fewer, most, steps))
+    fitted = fit(wider, first, OBJECT_ALONE, min(steps, most), objective.options.preliminary)
     return divided(fitted.estimate.object, count)
 
 
@@ -212,15 +214,15 @@ def _fit_number(
 ) -> Layers:
     """Fit ``count`` slices that are ``space`` apart, from a thin object, and what is refined of the beam."""
     objective = Objective(_apart(selection.kept, space), selection.prior, selection.moves, selection.support)
-    slices = fit_fewer_slices(objective, start, count, limits.step_fewer)
-    return _fit_slices(selection, slices, start, space, refine, limits.step_fewer)
+    slices = fit_fewer_slices(objective, start, count, selection.options.steps, limits.steps_fewer)
+    return _fit_slices(selection, slices, start, space, refine, limits.steps_fewer)
 
 
 def _far_apart(selection: Selection, space: FreeSpace, refine: Refine, limits: SliceOptions) -> Layers | None:
     """Return two slices from the first fit, at the distance that explains the most under the initial beam.
 
-    None: that is the nearest or specified, photons are not counted, the thin object explains them, or this
-    was tried before further modes were.
+    None: the nearest explain the most, or the distance is specified, photons are not counted, the thin object
+    explains the patterns, or this was tried before further modes were.
     """
     start, depth = selection.first or selection.estimate, space.length * 5 / space.fresnel
     poor = selection.noise.data.counts and np.exp(selection.deviance) > selection.limits.poor_fit

@@ -161,7 +161,7 @@ def test_fewer_slices_have_the_thickness_of_more(thick):
     _, _, data, one, _ = thick
     near = replace(data, between=replace(BETWEEN, length=BETWEEN.length / 2))
     objective = replace(one.objective, likelihood=replace(one.objective.likelihood, data=near))
-    four = fit_fewer_slices(objective, one.estimate, 4)
+    four = fit_fewer_slices(objective, one.estimate, 4, 400)
     np.testing.assert_array_equal(four[::2], four[1::2])
     two = replace(one.estimate, object=(four[::2] * four[1::2]).astype(np.complex64))
     deviance = one.objective.likelihood.evaluate(two).deviance.sum()
