@@ -256,13 +256,24 @@ def _distance(selection: Selection, best: Layers, refine: Refine, limits: SliceO
 
 
 def _number(selection: Selection, two: Layers, refine: Refine, limits: SliceOptions) -> Layers:
-    """Return as many slices as explain more, through the same thickness; more are divided from fewer."""
-    best = two
+    """Return as many slices as explain more, through the same thickness; more are divided from fewer.
+
+    Where the fit is poor, a further slice behind those is tried, too: the sample may be thicker.
+    """
+    best, steps = two, limits.rounds * limits.steps
     for count in limits.numbers:
-        space = replace(two.space, length=2 * two.space.length / count)
-        start, steps = divided(best.estimate.object, count), limits.rounds * limits.steps
-        tried = _fit_slices(selection, start, best.estimate, space, refine, steps)
+        beam, number = best.estimate, best.estimate.slices
+        space = replace(best.space, length=best.space.length * number / count)
+        tried = _fit_slices(selection, divided(beam.object, count), beam, space, refine, steps)
+        if number > 1 and count > 2 and _is_poor(selection, tried):
+            behind = np.concatenate([beam.object, np.ones_like(beam.object[:1])])
+            thicker = _fit_slices(selection, behind, beam, best.space, refine, steps)
+            tried = min(tried, thicker, key=lambda layers: layers.log_deviance)
         if count > 2 and not compare_shares(tried.scores, best.scores).passes(limits.more):
             break
         best = tried
     return best
+
+
+def _is_poor(selection: Selection, layers: Layers) -> bool:
+    return selection.noise.data.counts and np.exp(layers.log_deviance) > selection.limits.poor_fit

@@ -183,6 +183,17 @@ def test_slices_far_apart_that_scatter_strongly(far, depths):
     assert selection.kept.data.between.fresnel / 5 == pytest.approx(depths, rel=1e-6)
 
 
+def test_a_sample_thicker_than_two_slices_is_found():
+    """Three slices of 2 rad; their number may be larger, but not their thickness."""
+    scan, slices = thick_scan(slices=3, modes=1, count=7, photons=1e4)
+    intensity = np.array([thick_intensity(slices**2, scan.modes, r) for r in scan.positions])
+    known = {"object_size": slices.shape[-1], "between": BETWEEN, "exact": True}
+    data = scan.dataset(np.random.default_rng(5), intensity, **known)
+    found = select_model(data, replace(ONE_MODE, slices=None, thickness_specified=True), 0, True)
+    length = found.estimate.slices * found.kept.data.between.length
+    assert found.estimate.slices >= 3 and length == pytest.approx(3 * BETWEEN.length, rel=1e-6)
+
+
 def test_slices_that_are_too_near_are_none(thick):
     thin = select_model(thick[2], replace(ONE_MODE, slices=1), 0, True)
     thin.options = replace(ONE_MODE, slices=None)
