@@ -33,17 +33,16 @@ from ptycho.scan.ramp import phase_slope, tilted
 
 N, SIDE, STEP, ENERGY_EV, PIXEL_M = 64, 12, 6, 8000.0, 1e-8
 DEPTH_M = 5 * PIXEL_M**2 / wavelength_m(ENERGY_EV)
-THIN = ("1 0 1e7", "1 0 1e5")
-THICK = ("2 1 1e7", "2 .5 1e7", "2 2 1e7", "2 1 1e5", "3 1 1e7", "4 .5 1e5 alike")
-STRONG = ("2 2 1e7 strong", "3 2 1e7 strong")
+SAMPLES = ["1 0 1e7", "1 0 1e5", "2 1 1e7", "2 .5 1e7", "2 2 1e7", "2 1 1e5", "3 1 1e7", "4 .5 1e5 alike"]
+SAMPLES += ["2 2 1e7 strong", "3 2 1e7 strong"]
 
 
 def slices_of(count: int, kind: str, side: int) -> np.ndarray:
     """Return the slices ``(L, M, M)``, each with an equal part of the phase, or ``strong``."""
     names = ("c", "a", "b", "leaves")[:count]
     images = [object_of(names[0 if kind == "alike" else k], side) for k in range(count)]
-    sizes, turns = np.abs(images) ** (1 / count), np.angle(images)
-    return sizes * np.exp(1j * turns * (2 if kind == "strong" else 1 / count))
+    amplitudes, phases = np.abs(images) ** (1 / count), np.angle(images)
+    return amplitudes * np.exp(1j * phases * (2 if kind == "strong" else 1 / count))
 
 
 def intensity_of(slices: np.ndarray, probe: np.ndarray, places: np.ndarray, distance: float) -> np.ndarray:
@@ -84,8 +83,7 @@ def error_of_slice(found: np.ndarray, truth: np.ndarray, mask: np.ndarray) -> fl
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Reconstruct thick samples.")
-    samples = ",".join(THIN + THICK + STRONG)
-    parser.add_argument("--only", default=samples, help='samples, comma-separated: "2 1 1e7"')
+    parser.add_argument("--only", default=",".join(SAMPLES), help='samples, comma-separated: "2 1 1e7"')
     for name in parser.parse_args().only.split(","):
         scan, slices = scan_of(name)
         for way, settings in {"default": {}, "thin": {"slices": 1}}.items():

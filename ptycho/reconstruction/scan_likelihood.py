@@ -236,8 +236,10 @@ class ScanLikelihood:
 
     def transfer(self, estimate: Estimate) -> tf.Tensor:
         """Return the transfer function ``(N, N)`` between slices, or ``(0, 0)`` of a thin object."""
-        if estimate.slices == 1:
-            return tf.zeros((0, 0), tf.complex64)
+        return self._between_slices if estimate.slices > 1 else tf.zeros((0, 0), tf.complex64)
+
+    @cached_property
+    def _between_slices(self) -> tf.Tensor:
         assert self.data.between is not None
         return physics.transfer_of(self.data.between, self.data.N)
 

@@ -43,8 +43,8 @@ class SliceOptions:
     steps_fewer: int = 60  # of each smaller number, the object alone, and of a specified one with the beam
     ratios: tuple[float, ...] = (1.6, 1.25, 1.1)  # of neighbouring distances, coarse first
     rounds: int = 6  # of distances at one ratio; a number of slices has so many times ``steps``
-    numbers: tuple[int, ...] = (2, 3, 4, 6, 8, 12, 16)  # of slices that are tried, until one explains no more
-    # rule of a larger number, which takes more time; further steps of the smaller one gain less (measured)
+    numbers: tuple[int, ...] = (3, 4, 6, 8, 12, 16)  # of more slices, tried until one explains no more
+    # rule of a larger number, which takes more time, and begins where the smaller one ended
     more: Rule = Rule(2.0, 0.1)
     least: float = 0.15  # depths of field between two slices; nearer ones stand for another error
 
@@ -80,28 +80,28 @@ def try_slices(selection: Selection, limits: SliceOptions = SliceOptions()) -> b
     if space is None or options.slices == 1 or selection.estimate.slices > 1:
         return False
     refine, thin = replace(selection.refine, probe=options.probe is not False), selection.estimate
-    anew = replace(OBJECT_ALONE, probe=refine.probe)  # under the initial beam
+    refine_first = replace(OBJECT_ALONE, probe=refine.probe)  # under the initial beam
     selection.forget("slices")
     if options.slices is not None:
-        ways = [(thin, refine)]
+        best = _fit_number(selection, thin, space, options.slices, refine, limits)
         if selection.first is not None and selection.refine != OBJECT_ALONE:
-            ways.append((selection.first, anew))
-        tried = [_fit_number(selection, start, space, options.slices, part, limits) for start, part in ways]
-        best, (_, refine) = min(zip(tried, ways, strict=True), key=lambda way: way[0].log_deviance)
+            other = _fit_number(selection, selection.first, space, options.slices, refine_first, limits)
+            if other.log_deviance < best.log_deviance:
+                best, refine = other, refine_first
         clearly = compare_shares(best.scores, selection.scores)
         why = f"specified; {selection.describe(clearly, True)}"
         why += "" if clearly.passes(REFINED) else "; one slice is enough"
         _take(selection, best, refine, why)
         return False
     best = _fit_slices(selection, divided(thin.object, 2), thin, space, refine, limits.steps)
-    far, of_thin = _far_apart(selection, space, anew, limits), refine
+    far, refine_thin = _far_apart(selection, space, refine_first, limits), refine
     if far is not None and compare_shares(far.scores, best.scores).passes(REFINED):
-        best, refine = far, anew
+        best, refine = far, refine_first
     gain = compare_shares(best.scores, selection.scores)
     if not gain.passes(REFINED):
         selection.record("slices", "1", f"two: {selection.describe(gain, False)}")
         return False
-    mode = None if options.modes is not None else _with_further_mode(selection, of_thin)
+    mode = None if options.modes is not None else _with_further_mode(selection, refine_thin)
     if mode is not None and compare_shares(mode[1], best.scores).passes(REFINED):
         # with the mode, slices near each other are tried again
         why = selection.describe(gain, False)
@@ -116,7 +116,7 @@ def try_slices(selection: Selection, limits: SliceOptions = SliceOptions()) -> b
     best = _number(selection, best, refine, limits)
     why = selection.describe(compare_shares(best.scores, selection.scores), True)
     if mode is not None:  # at its end, as slices were fitted in many more steps
-        mode = _fitted(selection, mode[0], of_thin, options.steps)
+        mode = _fitted(selection, mode[0], refine_thin, options.steps)
         if not compare_shares(best.scores, mode[1]).passes(REFINED):
             selection.record("slices", "1", f"{best.estimate.slices}: {why}; a further mode explains as much")
             return True
@@ -197,13 +197,17 @@ def _apart(likelihood: ScanLikelihood, space: FreeSpace) -> ScanLikelihood:
     return replace(likelihood, data=replace(likelihood.data, between=space))
 
 
+def _objective(selection: Selection, kept: ScanLikelihood) -> Objective:
+    return Objective(kept, selection.prior, selection.moves, selection.support)
+
+
 def _fit_slices(
     selection: Selection, slices: np.ndarray, beam: Estimate, space: FreeSpace, refine: Refine, steps: int
 ) -> Layers:
     """Fit slices ``(L, M, M)`` that are ``space`` apart, and what is refined of the beam."""
     kept, out = (_apart(likelihood, space) for likelihood in (selection.kept, selection.holdout.likelihood))
     holdout = replace(selection.holdout, likelihood=out)
-    objective = Objective(kept, selection.prior, selection.moves, selection.support)
+    objective = _objective(selection, kept)
     start = replace(beam, object=slices)
     estimate = fit(objective, start, refine, steps, objective.options.preliminary).estimate
     return Layers(kept, holdout, space, estimate, holdout.score(estimate, refine))
@@ -213,7 +217,7 @@ def _fit_number(
     selection: Selection, start: Estimate, space: FreeSpace, count: int, refine: Refine, limits: SliceOptions
 ) -> Layers:
     """Fit ``count`` slices that are ``space`` apart, from a thin object, and what is refined of the beam."""
-    objective = Objective(_apart(selection.kept, space), selection.prior, selection.moves, selection.support)
+    objective = _objective(selection, _apart(selection.kept, space))
     slices = fit_fewer_slices(objective, start, count, selection.options.steps, limits.steps_fewer)
     return _fit_slices(selection, slices, start, space, refine, limits.steps_fewer)
 
@@ -225,9 +229,8 @@ def _far_apart(selection: Selection, space: FreeSpace, refine: Refine, limits: S
     explains the patterns, or this was tried before further modes were.
     """
     start, depth = selection.first or selection.estimate, space.length * 5 / space.fresnel
-    poor = selection.noise.data.counts and np.exp(selection.deviance) > selection.limits.poor_fit
     tried_before = len(selection.estimate.modes) > len(start.modes)
-    if selection.options.thickness_specified or not poor or tried_before:
+    if selection.options.thickness_specified or tried_before or not _is_poor(selection, selection.deviance):
         return None
     slices, tried = divided(start.object, 2), list[Layers]()
     for depths in limits.far:
@@ -260,20 +263,21 @@ def _number(selection: Selection, two: Layers, refine: Refine, limits: SliceOpti
 
     Where the fit is poor, a further slice behind those is tried, too: the sample may be thicker.
     """
-    best, steps = two, limits.rounds * limits.steps
+    steps = limits.rounds * limits.steps
+    best = _fit_slices(selection, two.estimate.object, two.estimate, two.space, refine, steps)
     for count in limits.numbers:
-        beam, number = best.estimate, best.estimate.slices
-        space = replace(best.space, length=best.space.length * number / count)
+        beam, fewer = best.estimate, best.estimate.slices
+        space = replace(best.space, length=best.space.length * fewer / count)
         tried = _fit_slices(selection, divided(beam.object, count), beam, space, refine, steps)
-        if number > 1 and count > 2 and _is_poor(selection, tried):
+        if _is_poor(selection, tried.log_deviance):
             behind = np.concatenate([beam.object, np.ones_like(beam.object[:1])])
             thicker = _fit_slices(selection, behind, beam, best.space, refine, steps)
             tried = min(tried, thicker, key=lambda layers: layers.log_deviance)
-        if count > 2 and not compare_shares(tried.scores, best.scores).passes(limits.more):
+        if not compare_shares(tried.scores, best.scores).passes(limits.more):
             break
         best = tried
     return best
 
 
-def _is_poor(selection: Selection, layers: Layers) -> bool:
-    return selection.noise.data.counts and np.exp(layers.log_deviance) > selection.limits.poor_fit
+def _is_poor(selection: Selection, log_deviance: float) -> bool:
+    return bool(selection.noise.data.counts and np.exp(log_deviance) > selection.limits.poor_fit)

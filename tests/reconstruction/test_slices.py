@@ -44,11 +44,12 @@ def test_a_root_of_phases_beyond_a_turn_is_smooth():
 def test_slices_are_divided_by_their_thickness():
     """Two slices a and b as three: two thirds of a, a third of each, two thirds of b."""
     rng = np.random.default_rng(2)
-    sizes, turns = rng.uniform(0.2, 1.5, (2, 5, 7)), rng.uniform(-1, 1, (2, 5, 7))
-    found = divided((sizes * np.exp(1j * turns)).astype(np.complex64), 3)
+    amplitudes, phases = rng.uniform(0.2, 1.5, (2, 5, 7)), rng.uniform(-1, 1, (2, 5, 7))
+    found = divided((amplitudes * np.exp(1j * phases)).astype(np.complex64), 3)
     shares = [(2 / 3, 0), (1 / 3, 1 / 3), (0, 2 / 3)]
     for part, (a, b) in zip(found, shares, strict=True):
-        expected = sizes[0] ** a * sizes[1] ** b * np.exp(1j * (a * turns[0] + b * turns[1]))
+        phase = a * phases[0] + b * phases[1]
+        expected = amplitudes[0] ** a * amplitudes[1] ** b * np.exp(1j * phase)
         np.testing.assert_allclose(part, expected, rtol=1e-5)
 
 
@@ -179,19 +180,23 @@ def test_slices_far_apart_that_scatter_strongly(far, depths):
     data = scan.dataset(np.random.default_rng(5), intensity, **known)
     selection = select_model(data, replace(ONE_MODE, slices=1), 0, True)
     selection.options = replace(ONE_MODE, slices=None)
-    try_slices(selection, SliceOptions(far=far, ratios=(1.25,), rounds=1, numbers=(2,)))
+    try_slices(selection, SliceOptions(far=far, ratios=(1.25,), rounds=1, numbers=()))
     assert selection.kept.data.between.fresnel / 5 == pytest.approx(depths, rel=1e-6)
 
 
-def test_a_sample_thicker_than_two_slices_is_found():
-    """Three slices of 2 rad; their number may be larger, but not their thickness."""
+@pytest.mark.parametrize("distance", [1.0, 1.5])
+def test_three_slices_are_found_behind_two_or_between_them(distance):
+    """Three slices of 2 rad, from two as far apart as the first two of them, or as thick as all three."""
     scan, slices = thick_scan(slices=3, modes=1, count=7, photons=1e4)
     intensity = np.array([thick_intensity(slices**2, scan.modes, r) for r in scan.positions])
-    known = {"object_size": slices.shape[-1], "between": BETWEEN, "exact": True}
+    apart = replace(BETWEEN, length=distance * BETWEEN.length)
+    known = {"object_size": slices.shape[-1], "between": apart, "exact": True}
     data = scan.dataset(np.random.default_rng(5), intensity, **known)
-    found = select_model(data, replace(ONE_MODE, slices=None, thickness_specified=True), 0, True)
-    length = found.estimate.slices * found.kept.data.between.length
-    assert found.estimate.slices >= 3 and length == pytest.approx(3 * BETWEEN.length, rel=1e-6)
+    selection = select_model(data, replace(ONE_MODE, slices=1), 0, True)
+    selection.options = replace(ONE_MODE, slices=None, thickness_specified=True)
+    try_slices(selection, SliceOptions(numbers=(3,)))
+    assert selection.estimate.slices == 3
+    assert selection.kept.data.between.length == pytest.approx(BETWEEN.length, rel=1e-6)
 
 
 def test_slices_that_are_too_near_are_none(thick):
