@@ -106,7 +106,7 @@ class Registration:
         side, count, N = data.object_size + 2 * options.reach, len(data.positions), data.N
         data = replace(data, beam=beam, object_size=side, objects=None, stated_tiling=None)
         good = np.ones((N, N), bool) if data.good is None else np.fft.ifftshift(data.good)
-        root = np.where(good, np.fft.ifftshift(data.amplitudes[:], axes=(1, 2)), 0).astype(np.float32)
+        root = np.where(good, np.fft.ifftshift(np.abs(data.amplitudes[:]), axes=(1, 2)), 0).astype(np.float32)
         root = root.reshape(count, N * N)
         mean = np.sqrt(np.mean(root**2, axis=0, dtype=float))
         noise = float(np.minimum(mean**2, 0.25).sum()) if data.counts else 0.0

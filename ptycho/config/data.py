@@ -185,7 +185,7 @@ class DataConfig:
         None, "detector pixel as an angle, instead of its size and distance", ge=1e-5, le=10, unit="mrad"
     )
     saturation: Number | None = key(
-        None, "value at which pixels saturate; one that reaches it in a frame is masked; null: unknown", gt=0
+        None, "number from which on a pixel is saturated, and does not count in that frame; null: found", gt=0
     )
     hot_pixels: Flag = key(True, "mask the pixels that always or never count")
     zingers: Flag = key(

@@ -48,9 +48,6 @@ def make_dataset(
     """
     usual, (scan, copy) = scan, scan.copied(scratch, advance)
     findings = list(scan.decisions[len(usual.decisions) :])
-    lost = usual.mean[usual.detector.good & ~scan.detector.good].sum() / usual.mean.sum()
-    if lost > 0.01:  # of the intensity, on pixels that only some frames show to be bad
-        log.warning("%s: %.2g %% of the intensity", findings[-1], 100 * lost)
     patterns, good = Patterns(copy, shifts=_pattern_shifts(scan, config.data)), scan.detector.good_pixels
     kept = _usable(scan, patterns, config.data, findings)
     modes, why = choose_probe(scan, config.probe, config.run)

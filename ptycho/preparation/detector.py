@@ -10,6 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ptycho.preparation.marks import Limits
+from ptycho.scan.patterns import unmeasured
+
 
 @dataclass(frozen=True, eq=False)
 class Detector:
@@ -28,9 +31,13 @@ class Detector:
     flip_rows: bool
     flip_cols: bool
 
-    def amplitudes(self, frames: np.ndarray) -> np.ndarray:
-        """Return ``A (K, N, N)`` float32 of frames ``(K, H, W)``, zero where no good pixel was read."""
-        values = frames.astype(np.float64)
+    def amplitudes(self, frames: np.ndarray, limits: Limits) -> np.ndarray:
+        """Return ``A (K, N, N)`` float32 of frames ``(K, H, W)``, zero where no good pixel was read.
+
+        What exceeds the ``limits`` was not measured: negative, see :mod:`~ptycho.scan.patterns`.
+        """
+        marked, saturated = limits.exceeded(frames)
+        values = np.where(marked, 0.0, frames)
         if self.domain == "amplitude":
             values = np.square(np.maximum(values, 0))
         if self.dark is not None:
@@ -39,7 +46,12 @@ class Detector:
             values = values / np.where(self.flat > 0, self.flat, 1)
         photons = np.maximum(values / self.gain, 0)  # or what stands for them
         cut = self._cut(np.where(self.good, photons, 0))
-        return np.sqrt(self._summed(cut)).astype(np.float32)
+        amplitudes = np.sqrt(self._summed(cut)).astype(np.float32)
+        lacking = self.good & (marked | saturated)
+        if lacking.any():
+            reached = self._summed(self._cut(lacking.astype(np.float32))) > 0
+            amplitudes = np.where(reached, unmeasured(amplitudes), amplitudes)
+        return amplitudes
 
     @property
     def good_pixels(self) -> np.ndarray:

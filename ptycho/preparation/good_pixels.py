@@ -6,7 +6,7 @@ Pixels that are left out are reported with their share of the intensity, and fro
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +15,7 @@ from ptycho.config import ConfigError
 from ptycho.config.data import DataConfig
 from ptycho.files.reading import FileError, damage_named
 from ptycho.preparation.detector import oriented
-from ptycho.preparation.marks import clipped, find_marks, lost_frames, refuse_unusable
+from ptycho.preparation.marks import Limits, clipped, find_marks, lost_frames, refuse_unusable
 from ptycho.preparation.pixels import classify_negative, dark_gaps, hot_pixels, outlying_pixels, saturates
 from ptycho.preparation.window import find_centre
 from ptycho.readers.archive import Archive, container_of
@@ -31,11 +31,15 @@ class Pixels:
 
     good: np.ndarray  # ``(H, W)`` bool, as stored
     mean: np.ndarray  # mean intensity of the inspected frames, ``(H, W)``, from zero up
+    limits: Limits  # numbers beyond them were not measured, in any frame
     noise: float = 0.0  # standard deviation of read noise seen below zero, in the patterns' own numbers
-    lowest: float = -np.inf  # numbers below it are marks, in any frame
-    saturation: float | None = None  # numbers from it on are saturated, in any frame; None: none are known
     why: list[str] = field(default_factory=list)  # what is bad, in words
     decisions: list[Finding] = field(default_factory=list)
+
+    def measured(self, frames: np.ndarray) -> np.ndarray:
+        """Return where good pixels of ``frames (K, H, W)`` were measured."""
+        marked, saturated = self.limits.exceeded(frames)
+        return self.good & ~(marked | saturated)
 
     def drop(self, bad: np.ndarray, what: str, key: str) -> None:
         """Leave out some more pixels ``(H, W)``; ``key`` keeps them."""
@@ -57,22 +61,24 @@ def find_good_pixels(raw: RawScan, config: DataConfig, frames: np.ndarray, sampl
         ConfigError: frames lack good pixels, none is good, all are dark, or numbers cannot be counted.
     """
     good, why = _known_pixels(raw, config, sample)
-    if np.any(~np.isfinite(sample) & good) or lost_frames(find_marks(sample, raw.patterns.dtype), good).any():
+    marks = find_marks(sample, raw.patterns.dtype)
+    if np.any(~np.isfinite(sample) & good) or lost_frames(marks, good).any():
         refuse_unusable(raw, frames, good)
-    numbers = np.where(good, sample, 0)
+    numbers = np.where(good & ~marks, sample, 0)
     intensity = np.square(np.maximum(numbers, 0)) if raw.domain == "amplitude" else numbers
-    pixels = Pixels(good, np.maximum(intensity.mean(axis=0), 0), why=why)
+    top = float(numbers.max(initial=0))
+    saturation = top if config.saturation is None and saturates(intensity, good) else config.saturation
+    limits = Limits(raw.patterns.dtype, saturation=saturation or np.inf)
+    stuck = good & clipped(numbers) & (numbers.max(axis=0) < limits.saturation)
+    why += [f"{stuck.sum()} stuck at the end of a converter"] if stuck.any() else []
+    pixels = Pixels(good & ~stuck, np.maximum(intensity.mean(axis=0), 0), limits, why=why)
+    if saturation != config.saturation:
+        pixels.decisions.append(_saturated(top, int(np.count_nonzero(numbers == top))))
     _drop_negative(pixels, numbers, config)
-    if config.saturation is not None:
-        pixels.saturation = config.saturation
-        saturated = np.any(numbers >= config.saturation, axis=0)
-        pixels.drop(saturated, "saturated", f"data.saturation={config.saturation:g}")
     _refuse_nothing(pixels, len(sample))
     if config.hot_pixels:
         _drop_defects(pixels, raw, intensity)
         _refuse_nothing(pixels, len(sample))
-    if config.saturation is None and saturates(intensity, pixels.good):
-        pixels.decisions.append(_doubt_saturated(pixels, numbers))
     reasons = ", ".join(pixels.why)
     if pixels.good.mean() < 0.5:
         share = 100 * pixels.good.mean()
@@ -101,7 +107,8 @@ def _known_pixels(raw: RawScan, config: DataConfig, sample: np.ndarray) -> tuple
     # marks, and numbers that are never finite, count in frames that are not lost as a whole
     whole = ~lost_frames(missing, good & (missing.mean(axis=0) < 0.5))
     if whole.any():
-        marked = (missing & finite)[whole].any(axis=0) | clipped(np.where(finite, sample, 0)[whole])
+        some = np.where(finite, sample, 0)[whole]
+        marked = (missing & finite)[whole].all(axis=0) | (clipped(some) & (np.ptp(some, axis=0) == 0))
         wrong |= {"never finite": good & ~finite[whole].any(axis=0), "hold marks": good & marked}
     for what, bad in wrong.items():
         good &= ~bad
@@ -119,7 +126,7 @@ def _drop_negative(pixels: Pixels, numbers: np.ndarray, config: DataConfig) -> N
             "subtracted? read patterns with the background, and the background by data.keys.dark"
         )
     pixels.drop(negative.bad, "below zero", "data.negative=noise keeps them")
-    pixels.noise, pixels.lowest = negative.sigma, negative.lowest
+    pixels.noise, pixels.limits = negative.sigma, replace(pixels.limits, lowest=negative.lowest)
     if negative.noisy:
         why = (
             f"{negative.noisy} pixels have numbers below zero, which scatter about it; the pixels stay, and "
@@ -146,18 +153,11 @@ def _drop_defects(pixels: Pixels, raw: RawScan, intensity: np.ndarray) -> None:
         pixels.drop(np.fft.ifftshift(bad) if corner else bad, what, "data.hot_pixels=false keeps them")
 
 
-def _doubt_saturated(pixels: Pixels, numbers: np.ndarray) -> Finding:
-    """Return a warning of pixels that reach the largest of ``numbers (K, H, W)``."""
-    # They are not masked: in a speckled far field, other pixels saturate in every frame, and together they
-    # may hold most of the intensity.
-    top = numbers.max(where=pixels.good, initial=0)
-    at_top = (numbers == top) & pixels.good
-    reached = at_top.any(axis=0)
-    share = 100 * pixels.mean[reached].sum() / pixels.mean[pixels.good].sum()
+def _saturated(top: float, held: int) -> Finding:
+    """Return the warning of a largest number that is held so many times."""
     return Finding.warning(
-        f"the largest number, {top:.17g}, is held {at_top.sum()} times in the inspected frames: does the "
-        f"detector saturate? data.saturation={top:.17g} masks pixels that reach it in any frame, here "
-        f"{reached.sum()} with {share:.2g} % of the intensity; measure with less flux"
+        f"the largest number, {top:.17g}, is held {held} times in the inspected frames: the detector "
+        "saturates; such numbers do not count; if they are valid, set data.saturation to a larger number"
     )
 
 

@@ -26,20 +26,12 @@ from scipy.ndimage import maximum_filter
 from ptycho.config import ConfigError
 from ptycho.files.file_array import FileArray
 from ptycho.preparation.pixels import repeated
+from ptycho.readers.patterns import no_counts
 from ptycho.readers.raw_scan import RawScan, listed
 from ptycho.scan.finding import Finding
+from ptycho.scan.patterns import unmeasured
 
 BITS = (10, 12, 14, 16, 20, 24)  # of converters whose ends are known in wider numbers
-
-
-def no_counts(dtype: np.dtype) -> np.ndarray:
-    """Return numbers ``(n,)``, float64 and sorted, that stand for no count in any pixel."""
-    tops = [2**b - k for b in (32, 64) for k in (1, 2)] + [2**31 - 1, 2**63 - 1]
-    if dtype.kind == "f":
-        return np.unique(np.array(tops, np.float64).astype(dtype).astype(np.float64))
-    largest = int(np.iinfo(dtype).max) if dtype.kind in "iu" else 0
-    own = [largest, largest - 1][: 2 if dtype.kind == "u" else 1] if dtype.itemsize > 1 else []
-    return np.unique(np.array([top for top in tops if top <= largest] + own, np.float64))
 
 
 def find_marks(frames: np.ndarray, dtype: np.dtype) -> np.ndarray:
@@ -58,7 +50,7 @@ def clipped(sample: np.ndarray) -> np.ndarray:
     return np.isin(largest, ends) & repeated(sample, largest)
 
 
-def lost_frames(missing: np.ndarray, good: np.ndarray, share: float = 0.1) -> np.ndarray:
+def lost_frames(missing: np.ndarray, good: np.ndarray, share: float = 0.5) -> np.ndarray:
     """Return which frames with ``missing (K, H, W)`` numbers lack a ``share`` of the pixels ``good (H, W)``.
 
     Such a frame is lost as a whole, and makes no pixel bad in the others.
@@ -66,46 +58,53 @@ def lost_frames(missing: np.ndarray, good: np.ndarray, share: float = 0.1) -> np
     return np.sum(missing & good, axis=(1, 2)) > share * max(int(good.sum()), 1)
 
 
-@dataclass(eq=False)
-class FrameCheck:
-    """Check of all frames, as they are read, for what cannot be used.
-
-    Masks ``(H, W)``: pixels that in some frame are ``marked`` or ``saturated``, and the ``pixels`` that
-    unusable frames lack.
-    """
+@dataclass(frozen=True)
+class Limits:
+    """Which numbers of a file are no measurement, whatever the pixel."""
 
     dtype: np.dtype  # of the file's numbers
+    lowest: float = -np.inf  # numbers below it are errors
+    saturation: float = np.inf  # numbers from it on are saturated
+
+    def exceeded(self, frames: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return where finite ``frames (K, H, W)`` hold marks or errors, and where they are saturated."""
+        finite = np.isfinite(frames)
+        marked = finite & (find_marks(frames, self.dtype) | (frames < self.lowest))
+        return marked, finite & ~marked & (frames >= self.saturation)
+
+
+@dataclass(eq=False)
+class FrameCheck:
+    """Check of all frames, as they are read, for what cannot be used."""
+
+    limits: Limits
     good: np.ndarray  # ``(H, W)``, pixels that count
-    lowest: float = -np.inf  # numbers below it are marks
-    saturation: float | None = None  # numbers from it on are saturated; None: unknown
-    among: list[int] = field(default_factory=list)  # frames that hold such numbers and are not unusable
+    frames: int = 0  # that were checked
+    marks: int = 0  # numbers of good pixels that are marks, in frames that can be used,
+    saturated: int = 0  # and such as are saturated
+    incomplete: list[int] = field(default_factory=list)  # frames that hold either
     # frames that lack many of the good pixels, or hold NaN or infinity in some
     unusable: list[int] = field(default_factory=list)
     finite: bool = True  # unusable frames hold marks, not NaN or infinity
 
     def __post_init__(self) -> None:
-        self.marked, self.saturated, self.pixels = (np.zeros_like(self.good) for _ in range(3))
+        # pixels that some frame has measured, and such as unusable frames lack
+        self.measured, self.pixels = np.zeros_like(self.good), np.zeros_like(self.good)
 
     def add(self, indices: np.ndarray, frames: np.ndarray) -> None:
-        """Search ``frames (K, H, W)`` in the file's own numbers, of these ``indices (K,)``, for marks."""
-        finite = np.isfinite(frames)
-        missing = find_marks(frames, self.dtype) & self.good
+        """Check ``frames (K, H, W)`` in the file's own numbers, of these ``indices (K,)``."""
+        (marked, saturated), finite = self.limits.exceeded(frames), np.isfinite(frames)
+        missing = (marked | ~finite) & self.good
         wrong = lost_frames(missing, self.good) | np.any(~finite & self.good, axis=(1, 2))
         self.unusable += indices[wrong].tolist()
         self.pixels |= missing[wrong].any(axis=0)
         self.finite = self.finite and not np.any(~finite[wrong] & self.good)
-        counted, good = frames[~wrong], self.good & finite[~wrong]
-        marked, saturated = good & (missing[~wrong] | (counted < self.lowest)), np.zeros_like(good)
-        if self.saturation is not None:
-            saturated = good & (counted >= self.saturation)
-        self.among += indices[~wrong][(marked | saturated).any(axis=(1, 2))].tolist()
-        self.marked |= marked.any(axis=0)
-        self.saturated |= saturated.any(axis=0)
-
-    @property
-    def bad(self) -> np.ndarray:
-        """Good pixels ``(H, W)`` that turned out to be none."""
-        return self.marked | self.saturated
+        marks, full = missing[~wrong], (saturated & self.good)[~wrong]
+        self.frames += len(frames)
+        self.marks += int(np.count_nonzero(marks))
+        self.saturated += int(np.count_nonzero(full))
+        self.incomplete += indices[~wrong][(marks | full).any(axis=(1, 2))].tolist()
+        self.measured |= (self.good & ~(marks | full)).any(axis=0)
 
     def refuse(self) -> None:
         """Raise ConfigError that names all frames which cannot be used, if there are any."""
@@ -119,22 +118,22 @@ class FrameCheck:
             f"(data.drop=[{some}]), or mark such pixels as bad (data.mask_file=)"
         )
 
-    def finding(self) -> Finding | None:
-        """Return what became of pixels that only some frames show to be bad; None: there are none."""
-        if not self.bad.any():
+    def finding(self, share: float) -> Finding | None:
+        """Return what was not measured in single frames, a ``share`` of the intensity; None: nothing."""
+        if not self.incomplete:
             return None
-        marked = np.count_nonzero(self.marked)
-        reasons = [f"{marked} hold marks"] if marked else []
-        if self.saturation is not None and (many := np.count_nonzero(self.saturated)):
-            reasons.append(f"{many} saturated (data.saturation={self.saturation:g})")
-        some, more = listed(self.among)
-        why = f"{', '.join(reasons)}, in frames {some}{more}, which data.drop=[{some}] excludes instead"
-        return Finding("more bad pixels", f"{np.count_nonzero(self.bad)} of {self.bad.size}", why)
+        kinds = (self.marks, "marks"), (self.saturated, f"saturated, from {self.limits.saturation:.17g} on")
+        some, more = listed(self.incomplete, 5)
+        why = (
+            f"{'; '.join(f'{count} {what}' for count, what in kinds if count)}; about {100 * share:.2g} % of "
+            f"the intensity, in frames {some}{more}; in all others these pixels count"
+        )
+        return Finding("not measured", f"pixels of {len(self.incomplete)} of {self.frames} frames", why)
 
 
 def refuse_unusable(raw: RawScan, frames: np.ndarray, good: np.ndarray) -> None:
     """Raise ConfigError that names all ``frames (J,)`` which lack pixels ``good (H, W)``, if any do."""
-    check = FrameCheck(raw.patterns.dtype, good)
+    check = FrameCheck(Limits(raw.patterns.dtype), good)
     for part in blocks_of(raw, len(frames)):
         check.add(frames[part], raw.patterns.read(frames[part]))
     check.refuse()
@@ -189,14 +188,14 @@ class Zingers:
         self.where = np.where(place[0] > 1, self.count + place[0] - 2, self.where)
         self.count += len(block)
 
-    def replace_in(self, copy: FileArray, good: np.ndarray) -> Finding | None:
-        """Give zingers of the copied amplitudes ``(J, N, N)`` the mean intensity of their good neighbours."""
+    def mark_in(self, copy: FileArray, good: np.ndarray) -> Finding | None:
+        """Mark zingers of the copied amplitudes ``(J, N, N)`` as not measured."""
         if self.count < self.limits.frames:
             return None
         first, second = np.square(self.first, dtype=float), np.square(self.second, dtype=float)
         known = maximum_filter(second, size=3, mode="constant")
         candidates = self.limits.exceeds(first, self.limits.others, known) & good
-        replaced = {}
+        marked = {}
         for pattern in np.unique(self.where[candidates]):
             amplitudes = copy[pattern : pattern + 1][0]
             photons = np.square(amplitudes, dtype=float)
@@ -204,21 +203,21 @@ class Zingers:
             alone = self.limits.exceeds(photons, self.limits.neighbours, around)
             mine = np.argwhere(candidates & (self.where == pattern) & alone)
             if len(mine):
-                copy[pattern : pattern + 1] = _mended(amplitudes, mine, good)[None]
-                replaced[int(pattern)] = len(mine)
-        if not replaced:
+                copy[pattern : pattern + 1] = _without(amplitudes, mine, good)[None]
+                marked[int(pattern)] = len(mine)
+        if not marked:
             return None
-        why = "single pixels of single frames far above all around them; each has the mean of its neighbours"
-        value = f"{sum(replaced.values())} pixels of {len(replaced)} frames"
+        why = "single pixels of single frames far above all around them, which do not count there"
+        value = f"{sum(marked.values())} pixels of {len(marked)} frames"
         return Finding("zingers", value, f"{why}; data.zingers=false keeps them")
 
 
-def _mended(amplitudes: np.ndarray, pixels: np.ndarray, good: np.ndarray) -> np.ndarray:
-    """Return a pattern ``(N, N)`` whose ``pixels (n, 2)`` have the mean intensity of those around them."""
-    mended, usable = amplitudes.copy(), good.copy()
+def _without(amplitudes: np.ndarray, pixels: np.ndarray, good: np.ndarray) -> np.ndarray:
+    """Return a pattern ``(N, N)`` whose ``pixels (n, 2)`` were not measured; those around are their guess."""
+    left, usable = amplitudes.copy(), good.copy()
     usable[tuple(pixels.T)] = False
     for row, col in pixels:
         part = np.s_[max(row - 1, 0) : row + 2, max(col - 1, 0) : col + 2]
         near = np.square(amplitudes[part][usable[part]], dtype=float)
-        mended[row, col] = np.sqrt(near.mean()) if len(near) else 0.0
-    return mended
+        left[row, col] = unmeasured(np.sqrt(near.sum() / max(len(near), 1)))
+    return left

@@ -36,6 +36,7 @@ from scipy.ndimage import binary_erosion, correlate
 from ptycho.config import ConfigError
 from ptycho.config.data import DataConfig
 from ptycho.preparation.good_pixels import Pixels
+from ptycho.preparation.marks import find_marks
 from ptycho.readers.patterns import spread
 from ptycho.readers.raw_scan import RawScan
 from ptycho.readers.values import tell_domain
@@ -55,21 +56,23 @@ class Gain(NamedTuple):
 def photon_gain(
     intensities: np.ndarray, good: np.ndarray, precision: float = 1e-6, most: int = 2**22, stray: float = 1e-3
 ) -> Gain:
-    """Return the gain of intensities ``(K, H, W)``, on the pixels ``good (H, W)``.
+    """Return the gain of intensities ``(K, H, W)``, where they are ``good``: ``(H, W)``, or of each frame.
 
     Args:
         precision: relative error of an intensity; by default after a few operations in single precision.
         most: number of intensities that are used.
         stray: share of them that may be no multiple of the gain (interpolated bad pixels), or below zero.
     """
-    some = intensities[:: max(1, -(-intensities.size // most))]
-    some, values = np.where(good, some, 0), some[:, good]
+    good = np.broadcast_to(good, intensities.shape)
+    every = max(1, -(-intensities.size // most))
+    some, usable = intensities[::every], good[::every]
+    some, values = np.where(usable, some, 0), some[usable]
     if np.mean(values < 0) > stray:
         return Gain(None, "there are negative values: read noise")
     q = quantum(values[values > 0], precision, stray)
     if q is not None:
-        return _with_photon_noise(q, f"multiples of {q:.6g}", np.rint(some / q), good)
-    steps = pixel_steps(intensities[:, good])
+        return _with_photon_noise(q, f"multiples of {q:.6g}", np.rint(some / q), usable)
+    steps = pixel_steps(intensities[:, good.all(axis=0)])
     if not len(steps):
         return Gain(None, "the intensities are no multiples of one number")
     q, scatter = float(steps.mean()), 100 * float(steps.std() / steps.mean())
@@ -77,7 +80,7 @@ def photon_gain(
         f"multiples of a step of each pixel's own, ± {scatter:.2g} %, as of counts over a flat field; better "
         "read the counts as they were, and the flat field by data.keys.flat"
     )
-    return _with_photon_noise(q, reason, some / q, good)
+    return _with_photon_noise(q, reason, some / q, usable)
 
 
 def pixel_steps(
@@ -172,10 +175,10 @@ def _refined(
 
 
 def noise_ratios(counts: np.ndarray, good: np.ndarray, fewest: int = 2000) -> list[float]:
-    """Return R of counts ``(K, H, W)`` for classes of rising sums that have the ``fewest`` blocks or more."""
-    usable = binary_erosion(good, np.ones((3, 3)))  # middles of 3 × 3 good pixels
+    """Return R of counts, good ones ``(K, H, W)``, for classes of sums that have the ``fewest`` blocks."""
+    usable = binary_erosion(good, np.ones((1, 3, 3)))  # middles of 3 × 3 good pixels
     sums, differences, variances = (
-        correlate(counts, weights[None], mode="constant")[:, usable].ravel()
+        correlate(counts, weights[None], mode="constant")[usable]
         for weights in (np.ones((3, 3)), WEIGHTS, np.square(WEIGHTS))
     )
     which, n = np.searchsorted(SUMS, sums), len(SUMS) + 1
@@ -200,7 +203,7 @@ def find_numbers(
     fitting = max(options.fewest, options.most_bytes // (8 * math.prod(raw.patterns.shape[1:])))
     some = frames[spread(len(frames), min(options.frames, len(frames), fitting))]
     sample = raw.patterns.read(some).astype(np.float64)
-    largest = float(np.max(sample, initial=0, where=np.isfinite(sample)))
+    largest = float(np.max(sample, initial=0, where=~find_marks(sample, raw.patterns.dtype)))
     if raw.domain is None:
         raise ConfigError(
             f"patterns are {raw.patterns.dtype} up to {largest:.4g}: counts, intensities or amplitudes "
@@ -257,9 +260,10 @@ def _gain_of(raw: RawScan, config: DataConfig, sample: np.ndarray, pixels: Pixel
     intensity = np.square(sample) if raw.domain == "amplitude" else sample
     stored = raw.patterns.dtype if raw.patterns.dtype.kind == "f" else np.float32
     rounding = max(float(np.finfo(dtype).eps) for dtype in (stored, np.float32))
-    gain = photon_gain(intensity, pixels.good, 8 * rounding)
+    measured = pixels.measured(sample)
+    gain = photon_gain(intensity, measured, 8 * rounding)
     if gain.value is None and raw.domain == "amplitude":
-        squares = tell_domain(sample.dtype, [sample[:, pixels.good]])
+        squares = tell_domain(sample.dtype, [sample[measured]])
         if squares.name == "amplitude":
             gain = Gain(1.0, "the squares of the amplitudes are whole numbers: counts")
     return Gain(

@@ -29,7 +29,7 @@ from ptycho.preparation.geometry import (
     unfit_probe,
 )
 from ptycho.preparation.good_pixels import find_good_pixels
-from ptycho.preparation.marks import FrameCheck, Zingers, blocks_of
+from ptycho.preparation.marks import FrameCheck, Limits, Zingers, blocks_of
 from ptycho.preparation.near_field import (
     NearField,
     looks_like_near_field,
@@ -56,12 +56,10 @@ class ScanGeometry:
     probe: np.ndarray | None  # modes ``(K, N, N)`` complex64
     mean: np.ndarray  # mean intensity of some frames, ``(H, W)``, as stored
     counts: bool  # squares of the amplitudes are photons
+    limits: Limits  # numbers of the file beyond them were not measured
     decisions: tuple[Finding, ...]  # for the log and for ``metrics.json``
     near_field: NearField | None = None  # the lengths of a near field; None: the patterns are a far field
-    # Numbers below and from there on that a good pixel never holds, in the file's own.
-    lowest: float = -np.inf
-    saturation: float | None = None
-    mends_zingers: bool = True  # single pixels of single frames, far above all around them, are replaced
+    finds_zingers: bool = True  # single pixels of single frames, far above all around them, do not count
 
     @property
     def fresnel(self) -> Fresnel | None:
@@ -107,35 +105,37 @@ class ScanGeometry:
 
     def patterns(self, chosen: np.ndarray | slice) -> np.ndarray:
         """Return amplitudes ``(K, N, N)`` float32 of some of the used frames, by their place among them."""
-        return self.detector.amplitudes(self.raw.patterns.read(self.frames[chosen]))
+        return self.detector.amplitudes(self.raw.patterns.read(self.frames[chosen]), self.limits)
 
     def copied(
         self, scratch: Path, advance: Callable[[int], object] = lambda done: None, block_bytes: int = 2**25
     ) -> tuple[ScanGeometry, FileArray]:
         """Copy all patterns ``(J, N, N)`` float32 into a nameless file in ``scratch``, block by block.
 
-        The scan comes back without the pixels that only some frame shows to be bad, which are zero in all.
-        ConfigError names all frames that cannot be used.
+        The scan comes back without the pixels that no frame has measured. ConfigError names all frames that
+        cannot be used.
         """
         copy = FileArray.temporary(scratch, (len(self.frames), self.N, self.N), np.float32)
-        check = FrameCheck(self.raw.patterns.dtype, self.detector.good, self.lowest, self.saturation)
-        zingers = Zingers(self.N) if self.counts and self.mends_zingers else None
+        check, lacking, total = FrameCheck(self.limits, self.detector.good), 0.0, 0.0
+        zingers = Zingers(self.N) if self.counts and self.finds_zingers else None
         for part in blocks_of(self.raw, len(self.frames), block_bytes):
             frames = self.raw.patterns.read(self.frames[part])
             check.add(self.frames[part], frames)
             with np.errstate(invalid="ignore"):  # what is not finite is refused when all of it is known
-                copy[part] = block = self.detector.amplitudes(frames)
+                copy[part] = block = self.detector.amplitudes(frames, self.limits)
+            squares = np.square(block)
+            lacking, total = lacking + squares.sum(where=block < 0), total + squares.sum()
             if zingers is not None:
                 zingers.add(block)
             advance(len(frames))
         check.refuse()
-        more, detector = check.finding(), self.detector
-        if more is not None:
-            detector = replace(detector, good=detector.good & ~check.bad)
+        detector = replace(self.detector, good=check.measured)
+        if not np.array_equal(check.measured, self.detector.good):
             for part in blocks_of(self.raw, len(self.frames), block_bytes):
                 copy[part] = np.where(detector.good_pixels, copy[part], np.float32(0))
-        mended = None if zingers is None else zingers.replace_in(copy, detector.good_pixels)
-        new = tuple(finding for finding in (more, mended) if finding is not None)
+        single = None if zingers is None else zingers.mark_in(copy, detector.good_pixels)
+        several = check.finding(lacking / max(total, 1e-30))
+        new = tuple(finding for finding in (several, single) if finding is not None)
         return (replace(self, detector=detector, decisions=(*self.decisions, *new)) if new else self), copy
 
 
@@ -186,11 +186,9 @@ def interpret(raw: RawScan, config: DataConfig, sampling: SampleOptions = Sample
         positions = place_scans(positions, _scan_index(raw, frames), N, config.shared, findings)
     corners, size = place_on_object(positions, N)
     probe = _probe(raw, config, pixel, N, findings)
-    decisions, limits = tuple(findings), (pixels.lowest, pixels.saturation, config.zingers)
-    counts = gain is not None
-    return ScanGeometry(
-        raw, detector, frames, pixel, corners, size, probe, mean, counts, decisions, near, *limits
-    )
+    counts, decisions = gain is not None, tuple(findings)
+    how = counts, pixels.limits, decisions, near, config.zingers
+    return ScanGeometry(raw, detector, frames, pixel, corners, size, probe, mean, *how)
 
 
 def interpret_again(scan: ScanGeometry, config: DataConfig) -> ScanGeometry:

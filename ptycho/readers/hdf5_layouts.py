@@ -97,16 +97,16 @@ def _centre(file: Archive, source: Patterns) -> str | tuple[float, float] | None
     return check_centre(file, source, float(row), float(col))
 
 
-def _own_weights(file: Archive, most: int = 4) -> np.ndarray | None:
-    """Return the weights of the first patterns of ``most`` chunks, where each pattern has its own."""
-    chunks = _chunks(file)
-    keys = [f"{chunk}/weights" for chunk in chunks[:: max(1, len(chunks) // most)]]
-    there = [key for key in keys if (entry := file.entry(key)) and entry.shape and len(entry.shape) == 3]
-    weights = [file.patterns(key).read(slice(0, 1))[0] for key in there]
-    if not weights:
+def _own_weights(file: Archive) -> np.ndarray | None:
+    """Return which pixels have a weight, ``(J, H, W)``, or ``(H, W)`` if those are the same in each."""
+    weights = [file.read(f"{chunk}/weights") for chunk in _chunks(file)]
+    stacks = [weight != 0 for weight in weights if weight is not None and weight.ndim == 3]
+    if not stacks or len(stacks) < len(weights) or len({stack.shape[1:] for stack in stacks}) > 1:
         return None
-    file.notes.append(f"mask: weights of the first pattern of {', '.join(there)}")
-    return np.logical_and.reduce([weight != 0 for weight in weights])
+    good = np.concatenate(stacks)
+    several = np.any(good != good[0])
+    file.notes.append(f"mask: the weights of {'each pattern' if several else 'the patterns'}")
+    return good if several else good[0]
 
 
 PTYD = Layout(

@@ -88,7 +88,7 @@ def _more(file: Archive, source: Patterns, values: dict[str, Any]) -> dict[str, 
     if file.holds("_metadata"):
         file.notes.append("_metadata is not read")
     good = file.noted(lambda: read_good(file, {"bad_pixels": "bad"}))
-    if good is not None and good.shape not in (source.shape[1:], source.shape[:2]):
+    if good is not None and good.shape not in (source.shape, source.shape[1:], source.shape[:2]):
         file.notes.append(f"bad_pixels {good.shape} is ignored: must be {source.shape[1:]}")
         good = None
     return {"good": good, "scan_index": read_whole(file, "scan_index", source.counts)}

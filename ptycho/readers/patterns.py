@@ -120,6 +120,33 @@ class Selected(View):
         into[:] = self.source.read(self._rows[first : first + len(into)])
 
 
+class Incomplete(View):
+    """Patterns of a source, in which pixels that are not ``good (J, H, W)`` hold a mark.
+
+    Args:
+        mark: a number that stands for no count.
+    """
+
+    def __init__(self, source: Patterns, good: np.ndarray, mark: float) -> None:
+        super().__init__(source, source.shape)
+        self.grid, self.columns_first, self.step_m = source.grid, source.columns_first, source.step_m
+        self._good, self._mark = good, mark
+
+    def fill(self, first: int, into: np.ndarray) -> None:
+        into[:] = self.source.read(slice(first, first + len(into)))
+        into[~self._good[first : first + len(into)]] = self._mark
+
+
+def no_counts(dtype: np.dtype) -> np.ndarray:
+    """Return numbers ``(n,)``, float64 and sorted, that stand for no count in any pixel."""
+    tops = [2**b - k for b in (32, 64) for k in (1, 2)] + [2**31 - 1, 2**63 - 1]
+    if dtype.kind == "f":
+        return np.unique(np.array(tops, np.float64).astype(dtype).astype(np.float64))
+    largest = int(np.iinfo(dtype).max) if dtype.kind in "iu" else 0
+    own = [largest, largest - 1][: 2 if dtype.kind == "u" else 1] if dtype.itemsize > 1 else []
+    return np.unique(np.array([top for top in tops if top <= largest] + own, np.float64))
+
+
 def as_list(
     name: str, shape: tuple[int, ...] | None, dtype: np.dtype, most: int = 2**30
 ) -> tuple[tuple[int, int, int], tuple[int, int] | None]:

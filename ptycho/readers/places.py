@@ -20,7 +20,7 @@ from ptycho.readers.archive import Archive, container_of
 from ptycho.readers.hdf5 import Hdf5Archive
 from ptycho.readers.layout import Layout
 from ptycho.readers.npz import NpzArchive
-from ptycho.readers.patterns import Patterns, Selected
+from ptycho.readers.patterns import Incomplete, Patterns, Selected, no_counts
 from ptycho.readers.positions import KEYS, Placement, raster_positions, read_mapped
 from ptycho.readers.ptychodus import PP, has_positions, read_columns_of_pp, read_product
 from ptycho.readers.raw_scan import RawScan, ReadOptions, checked_frames
@@ -63,6 +63,9 @@ def place_scan(
     ``values``: attributes of a :class:`RawScan`; those that come with the positions are put in their place.
     ConfigError: one line with every problem.
     """
+    if (good := values.get("good")) is not None and good.ndim == 3:
+        source, good = _without_bad_pixels(file, source, good)
+        values = {**values, "good": good}
     positioned = file.noted(partial(_positioned, file, layout, options, source, values), needed=True)
     if positioned is None and not file.problems:
         file.complain("lacks positions; add data.positions_file=")
@@ -76,6 +79,19 @@ def place_scan(
     notes, warnings = ([shown(line, file.longest) for line in lines] for lines in (file.notes, file.warnings))
     attributes: dict[str, Any] = {"notes": tuple(notes), "warnings": tuple(warnings), **values}
     return RawScan(layout.name, source, positions=positions, unit=unit, **attributes)
+
+
+def _without_bad_pixels(file: Archive, source: Patterns, good: np.ndarray) -> tuple[Patterns, np.ndarray]:
+    """Return patterns that hold marks where they are not ``good (J, H, W)``, and which pixels ever are.
+
+    If there is not a mask for each pattern, or no mark in their dtype: the patterns, and which always are.
+    """
+    marks, always, ever = no_counts(source.dtype), np.logical_and.reduce(good), np.logical_or.reduce(good)
+    if good.shape == source.shape and len(marks):
+        return Incomplete(source, good, marks[-1]), ever
+    some = np.count_nonzero(ever & ~always)
+    file.warnings.append(f"the mask {good.shape}: {some} pixels are bad in some patterns, and masked in all")
+    return source, always
 
 
 def _positioned(

@@ -129,7 +129,8 @@ def read_object(file: Archive, key: str | None) -> np.ndarray | None:
 def read_good(file: Archive, masks: Mapping[str, str]) -> np.ndarray | None:
     """Read a mask ``(H, W)``, True for good pixels, at the first of some keys that is there.
 
-    ``masks``: key and kind of each: ``good``, ``bad`` (nonzero) or ``cxi`` bits.
+    It is ``(J, H, W)`` if that of each pattern is another. ``masks``: key and kind of each: ``good``, ``bad``
+    (nonzero) or ``cxi`` bits.
     """
     key = file.first(*masks)
     mask = None if key is None else file.read(key, "fiub")
@@ -141,13 +142,10 @@ def read_good(file: Archive, masks: Mapping[str, str]) -> np.ndarray | None:
     else:
         good = (mask != 0) == (kind == "good")
     stack = _stack(file, key, good)
-    good = np.asarray(stack.all(axis=0))
-    if differ := int(np.count_nonzero(good != stack.any(axis=0))):
-        file.warnings.append(
-            f"{key} {mask.shape}: {differ} pixels are bad in some patterns, and masked in all"
-        )
-    file.notes.append(f"mask: {key}, {int(np.count_nonzero(~good))} of {good.size} pixels are bad")
-    return good
+    good, ever = np.logical_and.reduce(stack), np.logical_or.reduce(stack)
+    several = f", {np.count_nonzero(ever & ~good)} more in some patterns" if np.any(good != ever) else ""
+    file.notes.append(f"mask: {key}, {np.count_nonzero(~ever)} of {ever.size} pixels are bad{several}")
+    return stack if several else good
 
 
 def read_frame(file: Archive, key: str | None) -> np.ndarray | None:

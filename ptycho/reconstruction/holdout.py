@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ptycho.reconstruction.estimate import Estimate, Refine
+from ptycho.reconstruction.likelihood import UNMEASURED
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.solver import Objective, fit
 from ptycho.scan.comparison import split_patterns
@@ -89,12 +90,13 @@ def hold_out(
         split = split_patterns(data.positions, max(1, round(share * count)), [seed, 6])
         kept, out = (replace(whole, data=data.subset(part, 1)) for part in split)
         return kept, HoldOut(out, indices=split[1])
-    rng, amplitudes = np.random.default_rng([seed, 6]), data.amplitudes[:].astype(float)
+    rng, amplitudes = np.random.default_rng([seed, 6]), whole.amplitudes(slice(None)).astype(float)
     if whole.noise == "poisson":
-        counts = np.rint(np.square(amplitudes / whole.unit)).astype(np.int64)
+        known = amplitudes != UNMEASURED
+        counts = np.rint(np.square(np.where(known, amplitudes, 0) / whole.unit)).astype(np.int64)
         thinned = rng.binomial(counts, share)
-        parts = [(whole.unit * np.sqrt(n)).astype(np.float32) for n in (counts - thinned, thinned)]
-        kept, out = (replace(whole, instead=part) for part in parts)
+        parts = [np.where(known, whole.unit * np.sqrt(n), UNMEASURED) for n in (counts - thinned, thinned)]
+        kept, out = (replace(whole, instead=part.astype(np.float32)) for part in parts)
         return kept, HoldOut(out, "photons", share)
     ratio = np.sqrt(share / (1 - share))
     noise = whole.unit / 2 * rng.standard_normal(amplitudes.shape)

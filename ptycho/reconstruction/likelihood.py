@@ -30,7 +30,7 @@ from ptycho.config.waves import Fresnel
 from ptycho.physics.deviance import deviance_of_counts
 
 Tensors = dict[str, tf.Tensor]
-UNMEASURED = -1e30  # in place of an amplitude
+UNMEASURED = -np.inf  # in place of an amplitude
 STEP_ARGUMENTS = (
     "windows",
     "fractions",

@@ -91,7 +91,7 @@ class ScanLikelihood:
     unit: float = 1.0  # amplitude of one (effective) photon; see :mod:`~ptycho.reconstruction.likelihood`
     noise: str = "poisson"  # of a pixel
     compile_xla: bool = True  # compile with XLA
-    # amplitudes ``(J, N, N)`` float32 in place of the dataset's; None: those
+    # amplitudes ``(J, N, N)`` float32 in place of the dataset's, UNMEASURED where those are negative
     instead: Amplitudes | None = None
     advance: Advance = silent  # called with the number of patterns after each chunk
     cache: Cache | None = None  # where fits under this likelihood are kept
@@ -265,6 +265,13 @@ class ScanLikelihood:
         """Return the same likelihood with the patterns of its data read."""
         return replace(self, data=replace(self.data, amplitudes=self.data.amplitudes.in_memory()))
 
+    def amplitudes(self, part: slice) -> np.ndarray:
+        """Return some patterns ``(n, N, N)`` float32 as they are fitted, UNMEASURED in single frames."""
+        if self.instead is not None:
+            return self.instead[part]
+        amplitudes = self.data.amplitudes[part]
+        return np.where(amplitudes < 0, np.float32(UNMEASURED), amplitudes)
+
     def measured(self, part: slice) -> tf.Tensor:
         """Return a chunk of amplitudes ``(chunk, N, N)`` float32 in units of one (effective) photon."""
         return self._chunks[part.start // self.chunk] if self.keeps else self._read(part)
@@ -276,8 +283,7 @@ class ScanLikelihood:
 
     def _read(self, part: slice) -> tf.Tensor:
         """Zero frequency at sample 0, UNMEASURED where nothing was and in what fills the last chunk."""
-        source = self.data.amplitudes if self.instead is None else self.instead
-        amplitudes, good = source[part] / np.float32(self.unit), self.data.good
+        amplitudes, good = self.amplitudes(part) / np.float32(self.unit), self.data.good
         if good is not None:
             amplitudes = np.where(good, amplitudes, np.float32(UNMEASURED))
         amplitudes = np.fft.ifftshift(amplitudes, axes=(-2, -1)).astype(np.float32)

@@ -29,6 +29,7 @@ from scipy.ndimage import gaussian_filter
 from ptycho.progress import silent
 from ptycho.reconstruction.blocks import Block, block_of, cut, patterns_of
 from ptycho.reconstruction.estimate import Estimate, Refine
+from ptycho.reconstruction.likelihood import UNMEASURED
 from ptycho.reconstruction.parameters import illuminated, object_illumination
 from ptycho.reconstruction.prior import NO_PRIOR
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood, fits_of
@@ -143,10 +144,10 @@ class Redrawn:
     def __getitem__(self, part: slice) -> np.ndarray:
         """``(j, N, N)`` float32; the noise depends on where the part begins."""
         rng, likelihood = np.random.default_rng([*self.seed, part.start]), self.likelihood
-        source = likelihood.data.amplitudes if likelihood.instead is None else likelihood.instead
-        measured = np.asarray(source[part], float) / likelihood.unit
+        measured = np.asarray(likelihood.amplitudes(part), float) / likelihood.unit
         if likelihood.noise == "poisson":
-            drawn = np.sqrt(rng.poisson(np.square(measured)))
+            known = measured != UNMEASURED
+            drawn = np.where(known, np.sqrt(rng.poisson(np.square(np.where(known, measured, 0)))), UNMEASURED)
         else:
             drawn = measured + rng.standard_normal(measured.shape) / 2
         return (likelihood.unit * drawn).astype(np.float32)

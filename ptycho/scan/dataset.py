@@ -47,8 +47,8 @@ class Dataset:
             training; None for none. A view for training only: not part of the NPZ form.
         counts: ``A²`` are photon counts; if not, they are in units of their own.
         stated_tiling: the lattice of the groups, if it is known; None: it is estimated from the groups.
-        good: ``(N, N)`` bool, pixels that were measured; None: all. The others hold zero here, and −1 once
-            normalised.
+        good: ``(N, N)`` bool, pixels that were measured at all; None: all. The others hold zero here, and −1
+            once normalised.
         exact: fractions of a pixel move the probe rather than the object; see
             :func:`ptycho.physics.split_positions`.
         tiles: new groups share the patterns among them, as tiles of the scan; if not, each pattern has one.
@@ -251,15 +251,15 @@ class Dataset:
         Patterns that are shifted on the detector are brought back by whole pixels.
 
         Returns:
-            ``(*patterns.shape, N, N)`` float32; −1: nothing was measured.
+            ``(*patterns.shape, N, N)`` float32, negative where nothing was measured.
         """
         x, beam = self.measured(patterns), self.beam
+        lacking = x < 0
         if beam.background is not None:
             x = np.sqrt(np.maximum(np.square(x) - np.float32(self.normalisation**2) * beam.background, 0))
         if not beam.steady:
             x = x / beam.flux[patterns][..., None, None]
-        if self.good is not None and not (beam.steady and beam.background is None):
-            x = np.where(self.good, x, np.float32(-1))
+        x = np.where(lacking, np.float32(-1), x)
         if self.amplitudes.shifts is not None:
             whole = np.rint(self.amplitudes.shifts[patterns]).astype(int)
             for index in np.ndindex(whole.shape[:-1]):
@@ -267,6 +267,6 @@ class Dataset:
         return x
 
     def measured(self, patterns: np.ndarray | slice) -> np.ndarray:
-        """Return ``f·A`` of some patterns, ``(*patterns.shape, N, N)`` float32; −1: nothing was measured."""
+        """Return ``f·A`` of some patterns, ``(*patterns.shape, N, N)`` float32, negative: not measured."""
         x = np.float32(self.normalisation) * self.amplitudes[patterns]
         return x if self.good is None else np.where(self.good, x, np.float32(-1))

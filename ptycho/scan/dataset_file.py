@@ -55,6 +55,8 @@ def load_dataset(path: str | Path) -> Dataset:
         stated = None if tiling is None else _checked_tiling(tiling, values["object_size"])
         exact = bool(np.any(values.pop("exact", False)))
         beam = Beam(values.pop("probe"), values.pop("positions"))
+        if np.any(values["amplitudes"] < 0):
+            raise FileError("amplitudes holds negative numbers")
         return Dataset(beam=beam, stated_tiling=stated, exact=exact, **values)
     except (FileError, ConfigError) as error:
         raise ConfigError(f"{path}: {error}") from error

@@ -1,4 +1,9 @@
-"""The diffraction amplitudes of a scan, in memory or in a file, and their statistics."""
+"""The diffraction amplitudes of a scan, in memory or in a file, and their statistics.
+
+A negative number ``−a`` is that of a pixel which was not measured in this pattern: a saturated one, a mark of
+the detector, a zinger. It has no weight in any fit or score; ``a`` is the best guess of its amplitude, for
+statistics.
+"""
 
 from __future__ import annotations
 
@@ -21,28 +26,28 @@ class Statistics:
     Attributes:
         energies: ``Σ A²`` of each pattern, ``(J,)`` float64; NaN or infinite exactly if the pattern holds
             NaN or infinity.
-        negative: how many patterns hold negative numbers.
-        largest: largest number; for a part of a scan it may be that of the whole scan.
+        incomplete: how many patterns have pixels that were not measured.
+        largest: largest number; for a part of a scan it and ``incomplete`` may be those of the whole scan.
         mean: function that computes :attr:`mean_intensity` on first use.
     """
 
     energies: np.ndarray
-    negative: int
+    incomplete: int
     largest: float
     mean: Callable[[], np.ndarray]
 
     @classmethod
     def of(cls, blocks: Iterable[np.ndarray]) -> Statistics:
         """Return the statistics of patterns ``(K, N, N)`` float32 that come block by block."""
-        energies, negative, total, largest = [np.zeros(0)], 0, np.zeros((1, 1)), 0.0
+        energies, incomplete, total, largest = [np.zeros(0)], 0, np.zeros((1, 1)), 0.0
         for block in blocks:
             squares = np.square(block, dtype=np.float64)
             energies.append(np.sum(squares, axis=(1, 2)))
-            negative += int(np.count_nonzero(np.any(block < 0, axis=(1, 2))))
+            incomplete += int(np.count_nonzero(np.any(block < 0, axis=(1, 2))))
             total = total + squares.sum(axis=0)
             largest = max(largest, float(block.max(initial=0)))
         all_energies = np.concatenate(energies)
-        return cls(all_energies, negative, largest, partial(np.divide, total, max(len(all_energies), 1)))
+        return cls(all_energies, incomplete, largest, partial(np.divide, total, max(len(all_energies), 1)))
 
     @cached_property
     def mean_intensity(self) -> np.ndarray:
@@ -59,15 +64,15 @@ class Statistics:
         counted = np.sort(self.mean_intensity.ravel() if good is None else self.mean_intensity[good])
         return float(counted[: max(1, round(share * len(counted)))].mean())
 
-    def of_some(self, indices: np.ndarray, rows: Rows) -> Statistics | None:
-        """Return the statistics of patterns ``indices (n,)``; ``rows`` are read only if their mean is used.
-
-        None if there are negative numbers, because it is not known which patterns hold them.
-        """
-        if self.negative:
-            return None
+    def of_some(self, indices: np.ndarray, rows: Rows) -> Statistics:
+        """Return the statistics of patterns ``indices (n,)``; ``rows`` are read if their mean is used."""
         mean = partial(_mean_intensity, rows)
-        return Statistics(self.energies[indices], 0, self.largest, mean)
+        return Statistics(self.energies[indices], self.incomplete, self.largest, mean)
+
+
+def unmeasured(amplitudes: np.ndarray, least: float = 1e-30) -> np.ndarray:
+    """Return guesses ``a (…)`` as ``−a``; zero as a negative number whose square is zero: ``least``."""
+    return -np.maximum(amplitudes, np.float32(least))
 
 
 def _mean_intensity(rows: Rows) -> np.ndarray:

@@ -60,7 +60,7 @@ def test_statistics_by_loops_however_the_patterns_are_cut_and_kept(tmp_path):
         for k, row in enumerate(rows):
             expected = sum(float(value) ** 2 for value in row.ravel())
             np.testing.assert_equal(found.energies[k], expected)
-        assert found.negative == 1
+        assert found.incomplete == 1
     good = Patterns(rows[:9]).statistics
     assert good.mean_energy == np.sum(rows[:9].astype(float) ** 2) / 9
     np.testing.assert_allclose(good.mean_intensity, np.mean(rows[:9].astype(float) ** 2, axis=0))
@@ -74,7 +74,10 @@ def test_statistics_by_loops_however_the_patterns_are_cut_and_kept(tmp_path):
         ({"probe": np.zeros((16, 16), np.complex64)}, r"probe is zero"),
         ({"positions": np.array([[0, 0], [0, 4], [4, 0], [4, np.nan]])}, r"positions holds NaN"),
         ({"positions": np.array([[0, 0], [0, 4], [4, 0], [4, 49]])}, r"to 49; must lie within \[0, 48\]"),
-        ({"amplitudes": np.full((4, 16, 16), -1, np.float32)}, r"amplitudes holds NaN, infinity or negative"),
+        (
+            {"amplitudes": np.full((4, 16, 16), np.inf, np.float32)},
+            "amplitudes holds NaN or infinity in 4 of",
+        ),
         ({"objects": np.ones((1, 64, 64), np.complex64), "image": np.ones(4, np.int32)}, "the 1 objects"),
     ],
 )

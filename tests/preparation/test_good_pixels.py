@@ -1,7 +1,6 @@
 """Excluded pixels and frames: drawn defects, marks, and intensity that resembles one."""
 
 import logging
-import re
 
 import numpy as np
 import pytest
@@ -104,7 +103,7 @@ def test_read_noise_is_noise(dtype, tmp_path):
     scan = interpret(raw(frames.astype(dtype)), config())
     assert scan.detector.good.all() and not scan.counts and not scan.warnings
     assert float(str(finding_on(scan, "read noise")).split("≈ ")[1].split()[0]) == pytest.approx(2, rel=0.25)
-    assert scan.lowest == pytest.approx(-20, rel=0.25)  # ten standard deviations: no noise, in any frame
+    assert scan.limits.lowest == pytest.approx(-20, rel=0.25)  # ten standard deviations: no noise
     assert "Gaussian" in str(finding_on(scan, "photon gain"))
     _, data, _ = make_dataset(scan, ScanRunConfig(data=config()), tmp_path)
     assert data.good is None and not data.counts and np.asarray(data.amplitudes).min() == 0
@@ -185,41 +184,42 @@ def test_a_round_beam_stop_is_a_gap_and_a_hole_of_the_pupil_is_none():
 
 
 def test_every_frame_counts_for_saturation(tmp_path):
-    """A saturated pixel of one frame that was not inspected is bad in all, and the log names the frame."""
+    """A saturated pixel of a frame that was not inspected does not count there; the log names the frame."""
     frames = counts(count=MANY).astype("i4")
     frames[2, 19:21, 23:26] = 5000
     scan = read(frames, saturation=5000)
     assert scan.detector.good.all()
     _, data, found = make_dataset(scan, ScanRunConfig(data=config()), tmp_path)
-    assert data.good is not None and np.count_nonzero(~data.good) == 6
-    assert not data.amplitudes[:][:, ~data.good].any()
-    text = str(finding_on(found, "more bad pixels"))
-    assert "6 saturated (data.saturation=5000)" in text and "data.drop=[2]" in text
+    lacking = data.amplitudes[:] < 0
+    assert data.good is None and np.count_nonzero(lacking[2]) == np.count_nonzero(lacking) == 6
+    np.testing.assert_allclose(data.amplitudes[:][lacking], -np.sqrt(5000), rtol=1e-6)
+    text = str(finding_on(found, "not measured"))
+    assert "6 saturated, from 5000 on" in text and "frames 2;" in text
 
 
-def doubted(frames, domain="counts", **keys):
-    """What is said of saturation; nothing is masked for it."""
+def saturation_of(frames, domain, **keys):
+    """The number from which on none counts, and whether there is a warning of it."""
     scan = interpret(raw(frames, domain), config(**keys))
-    assert keys or scan.detector.good.all()
-    return [str(finding) for finding in scan.decisions if "does the detector saturate" in str(finding)]
+    assert scan.detector.good.all()
+    return scan.limits.saturation, any("the detector saturates" in text for text in scan.warnings)
 
 
 @pytest.mark.parametrize("domain", ["counts", "amplitude"])
 @pytest.mark.parametrize("top", [63, 39001])
-def test_intensity_that_is_cut_at_one_number_is_doubted(domain, top, tmp_path):
-    """The value of the key that the warning names masks what reaches it, also in frames not inspected."""
+def test_numbers_at_which_intensity_is_cut_do_not_count(domain, top, tmp_path):
     frames = counts(400 if top == 63 else 3e4, count=MANY)
-    assert doubted(np.sqrt(frames) if domain == "amplitude" else frames, domain) == []
-    saturated = np.any(frames >= top, axis=0)
-    assert 3 < saturated.sum() < frames[0].size / 2
-    frames = np.minimum(frames, top)
-    frames = np.sqrt(frames) if domain == "amplitude" else frames
-    (warning,) = doubted(frames, domain)
-    key = float(re.search(r"data.saturation=(\S+)", warning)[1])
-    scan = interpret(raw(frames, domain), config(saturation=key))
-    _, data, _ = make_dataset(scan, ScanRunConfig(data=config()), tmp_path)
-    assert np.count_nonzero(~data.good) == saturated.sum()
-    assert doubted(frames, domain, saturation=2 * key) == []
+    whole = np.sqrt(frames) if domain == "amplitude" else frames
+    assert saturation_of(whole, domain) == (np.inf, False)
+    saturated = frames >= top
+    assert 3 < saturated.any(axis=0).sum() < frames[0].size / 2
+    cut = np.sqrt(np.minimum(frames, top)) if domain == "amplitude" else np.minimum(frames, top)
+    assert saturation_of(cut, domain) == (cut.max(), True)
+    assert saturation_of(cut, domain, saturation=2 * cut.max()) == (2 * cut.max(), False)
+    keys = config(N=48)
+    _, data, _ = make_dataset(interpret(raw(cut, domain), keys), ScanRunConfig(data=keys), tmp_path)
+    lacking = (data.amplitudes[:] < 0) | ~data.good  # what every frame lacks is bad
+    beyond = (48 - H) * 48  # pixels of the pattern that are not on the detector
+    np.testing.assert_array_equal(lacking.sum(axis=(1, 2)), saturated.sum(axis=(1, 2)) + beyond)
 
 
 def stuck():

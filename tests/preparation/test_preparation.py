@@ -10,11 +10,13 @@ from ptycho.config.data import DataConfig
 from ptycho.preparation.dataset import make_dataset, map_positions, probe_of_run
 from ptycho.preparation.detector import Detector
 from ptycho.preparation.geometry import object_pixel, resampled_probe
+from ptycho.preparation.marks import Limits
 from ptycho.preparation.numbers import SampleOptions
 from ptycho.preparation.prepare import interpret
 from ptycho.scan.comparison import split_patterns
 
 H, W, J = 45, 52, 60
+NO_LIMITS = Limits(np.dtype(float))
 
 
 def beam(centre, seed=0, count=J, photons=400.0):
@@ -46,7 +48,7 @@ def plain(**changes):
 
 def test_a_frame_is_cut_around_its_centre_and_its_counts_become_amplitudes():
     frame = np.arange(H * W).reshape(1, H, W)
-    found = plain().amplitudes(frame)
+    found = plain().amplitudes(frame, NO_LIMITS)
     assert found.shape == (1, 8, 8)
     assert found[0, 4, 4] == np.float32(np.sqrt(22 * W + 26))
     assert found[0, 0, 0] == np.float32(np.sqrt(18 * W + 22))
@@ -55,7 +57,7 @@ def test_a_frame_is_cut_around_its_centre_and_its_counts_become_amplitudes():
 def test_binning_sums_counts_and_bad_pixels_and_keeps_the_centre_in_the_middle_pixel():
     frame = np.zeros((1, H, W))
     frame[0, 22:24, 26:28] = [[1, 2], [3, 10]]
-    found = plain(N=6, bin=2).amplitudes(frame)
+    found = plain(N=6, bin=2).amplitudes(frame, NO_LIMITS)
     assert found[0, 3, 3] == 4 and np.count_nonzero(found) == 1
     assert np.square(found.astype(float)).sum() == 16
     mask = np.ones((H, W), bool)
@@ -64,10 +66,28 @@ def test_binning_sums_counts_and_bad_pixels_and_keeps_the_centre_in_the_middle_p
     assert (~good).sum() == 1 and not good[3, 3]
 
 
+@pytest.mark.parametrize("bin_", [1, 2])
+def test_numbers_beyond_the_limits_are_negative_and_what_is_known_of_them(bin_):
+    """A saturated number stands for itself, a mark and an error for nothing; bad pixels stay zero."""
+    frame = np.full((2, H, W), 4, np.uint16)
+    frame[0, 22, 26], frame[0, 20, 26], frame[0, 22, 24] = 900, 65535, 1
+    frame[0, 20, 24] = 900  # of a bad pixel
+    good = np.ones((H, W), bool)
+    good[20, 24] = False
+    limits = Limits(frame.dtype, lowest=2, saturation=900)
+    found = plain(bin=bin_, good=good).amplitudes(frame, limits)
+    others = 4 * (bin_**2 - 1)
+    places = [(4, 4), (4 - 2 // bin_, 4), (4, 4 - 2 // bin_), (4 - 2 // bin_, 4 - 2 // bin_)]
+    expected = [-np.sqrt(900 + others), -np.sqrt(others), -np.sqrt(others), np.sqrt(others)]
+    np.testing.assert_allclose([found[0][place] for place in places], expected, atol=1e-15, rtol=1e-6)
+    assert np.count_nonzero(found < 0) == 3 and found[0][places[1]] < 0 == np.square(found).min() * (bin_ > 9)
+    assert (found[1] > 0).sum() == found[1].size - (bin_ == 1)
+
+
 def test_dark_and_flat_and_gain():
     frame = np.full((1, H, W), 50.0)
     dark, flat = np.full((H, W), 10.0), np.full((H, W), 0.5)
-    found = plain(dark=dark, flat=flat, gain=20.0, domain="intensity").amplitudes(frame)
+    found = plain(dark=dark, flat=flat, gain=20.0, domain="intensity").amplitudes(frame, NO_LIMITS)
     np.testing.assert_allclose(found, 2.0)  # √((50 − 10)/0.5/20)
 
 

@@ -115,7 +115,7 @@ def test_the_whole_phase_is_put_back():
 
 
 def redrawn(measured, unit, noise, seed):
-    likelihood = SimpleNamespace(instead=measured, unit=unit, noise=noise)
+    likelihood = SimpleNamespace(amplitudes=lambda part: measured[part], unit=unit, noise=noise)
     return Redrawn(likelihood, (seed,))
 
 

@@ -139,7 +139,7 @@ class LiveState:
 
     def read(self, rows: np.ndarray) -> np.ndarray:
         """Return amplitudes ``(n, N, N)`` of some rows of the store."""
-        return self.scan.detector.amplitudes(self.frames(rows))
+        return self.scan.detector.amplitudes(self.frames(rows), self.scan.limits)
 
     def objective_of(self, amplitudes: np.ndarray, estimate: Estimate) -> Objective:
         """Return that of patterns ``(n, N, N)``, in the places of an estimate."""

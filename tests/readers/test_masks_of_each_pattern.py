@@ -1,0 +1,61 @@
+"""Masks that differ from pattern to pattern: bad pixels hold a mark in their own patterns alone."""
+
+import numpy as np
+import pytest
+from helpers.hdf5 import DET, MADE, H, J, W, cxi_arrays, written
+from helpers.scans import save_npz
+
+from ptycho.readers.raw_scan import ReadOptions
+from ptycho.readers.table import open_scan
+
+ALWAYS = np.zeros((H, W), bool)
+ALWAYS[1, 1] = True
+BAD = (np.random.default_rng(8).random((J, H, W)) < 0.1) | ALWAYS
+
+
+def cxi(folder, bad):
+    return written(folder / "s.cxi", cxi_arrays(**{f"{DET}/mask": np.where(bad, 1, 0x1000).astype("u4")})), {}
+
+
+def ptyd(folder, bad):
+    arrays = {"meta/energy": 6.2, "meta/distance": 7.0, "meta/psize": 55e-6, "meta/center": "fftshift"}
+    for k, part in enumerate(np.array_split(np.arange(J), 4)):
+        chunk = {"data": MADE.counts[part], "positions": MADE.metres[part], "weights": 1.0 * ~bad[part]}
+        arrays |= {f"chunks/{k}/{key}": value for key, value in chunk.items()}
+    return written(folder / "s.ptyd", arrays), {}
+
+
+def npz(folder, bad):
+    arrays = {"frames": MADE.counts.astype("f4"), "places": MADE.metres, "wrong": bad}
+    keys = {"patterns": "frames", "positions": "places", "bad": "wrong"}
+    return save_npz(folder / "s.npz", **arrays), {"keys": keys, "unit": "m"}
+
+
+@pytest.mark.parametrize(
+    ("write", "mark"), [(cxi, 2**16 - 1), (ptyd, 2**16 - 1), (npz, np.float32(2**64 - 1))]
+)
+def test_bad_pixels_hold_a_mark_in_their_own_patterns(tmp_path, write, mark):
+    path, options = write(tmp_path, BAD)
+    scan = open_scan(path, ReadOptions(**options))
+    np.testing.assert_array_equal(scan.good, ~ALWAYS)
+    wanted = np.where(BAD, mark, MADE.counts)
+    np.testing.assert_array_equal(scan.patterns.read(slice(2, 9)), wanted[2:9])
+    np.testing.assert_array_equal(scan.patterns.read(np.array([12, 0, 12])), wanted[[12, 0, 12]])
+    scan.patterns.close()
+
+
+@pytest.mark.parametrize("write", [cxi, ptyd, npz])
+def test_one_mask_repeated_is_one_mask(tmp_path, write):
+    path, options = write(tmp_path, np.broadcast_to(BAD[3], BAD.shape))
+    scan = open_scan(path, ReadOptions(**options))
+    np.testing.assert_array_equal(scan.good, ~BAD[3])
+    np.testing.assert_array_equal(scan.patterns.read(slice(0, J)), MADE.counts)
+    scan.patterns.close()
+
+
+def test_masks_that_are_not_one_for_each_pattern_mask_all(tmp_path):
+    path, _ = cxi(tmp_path, BAD[:5])
+    scan = open_scan(path, ReadOptions())
+    np.testing.assert_array_equal(scan.good, ~BAD[:5].any(axis=0))
+    assert any("masked in all" in line for line in scan.warnings)
+    scan.patterns.close()
