@@ -185,11 +185,14 @@ class DataConfig:
         None, "detector pixel as an angle, instead of its size and distance", ge=1e-5, le=10, unit="mrad"
     )
     saturation: Number | None = key(
-        None, "number from which on a pixel is saturated, and does not count in that frame; null: found", gt=0
+        None,
+        "number from which on a pixel is saturated, and does not count in its frame; null: the file's, or "
+        "the largest one, if it is held too often",
+        gt=0,
     )
     hot_pixels: Flag = key(True, "mask the pixels that always or never count")
     zingers: Flag = key(
-        True, "replace single pixels of single frames that are far above their neighbours in space and time"
+        True, "leave out single pixels of single frames that are far above their neighbours in space and time"
     )
     negative: Literal["auto", "noise", "bad"] = key(
         "auto", "meaning of negative values: noise, or marks of bad pixels; auto: chosen from the values"

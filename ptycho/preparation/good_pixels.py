@@ -67,12 +67,13 @@ def find_good_pixels(raw: RawScan, config: DataConfig, frames: np.ndarray, sampl
     numbers = np.where(good & ~marks, sample, 0)
     intensity = np.square(np.maximum(numbers, 0)) if raw.domain == "amplitude" else numbers
     top = float(numbers.max(initial=0))
-    saturation = top if config.saturation is None and saturates(intensity, good) else config.saturation
+    known = config.saturation or raw.saturation
+    saturation = top if known is None and saturates(intensity, good) else known
     limits = Limits(raw.patterns.dtype, saturation=saturation or np.inf)
     stuck = good & clipped(numbers) & (numbers.max(axis=0) < limits.saturation)
     why += [f"{stuck.sum()} stuck at the end of a converter"] if stuck.any() else []
     pixels = Pixels(good & ~stuck, np.maximum(intensity.mean(axis=0), 0), limits, why=why)
-    if saturation != config.saturation:
+    if saturation != known:
         pixels.decisions.append(_saturated(top, int(np.count_nonzero(numbers == top))))
     _drop_negative(pixels, numbers, config)
     _refuse_nothing(pixels, len(sample))

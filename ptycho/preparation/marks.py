@@ -7,13 +7,14 @@ the largest signed integer            likewise
 ``2ᵇ − 1``, ``2ᵇ − 2`` of fewer bits  counts as well: a mark, or a converter at its end, in a pixel that
                                       holds it in most frames
 NaN, infinity                         as no count
+saturated numbers                     from the largest on, :func:`~ptycho.preparation.pixels.saturates`
 zingers, cosmic rays, fluorescence    far more photons in a pixel of one frame than it and its neighbours hold
                                       in any other frame, and its neighbours in the same frame
 ===================================== ====================================================================
 
-The far field of a beam that is narrower than the window is smooth from pixel to pixel, so that no object
-causes a zinger. Numbers below zero are another matter, for they may be noise:
-:mod:`~ptycho.preparation.pixels`.
+They do not count in their frame; a pixel that holds them in all frames is bad. The far field of a beam that
+is narrower than the window is smooth from pixel to pixel, so that no object causes a zinger. Numbers below
+zero are another matter, for they may be noise: :mod:`~ptycho.preparation.pixels`.
 """
 
 from __future__ import annotations

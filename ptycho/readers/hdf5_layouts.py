@@ -187,26 +187,17 @@ def _blocks_in_order(file: Archive) -> Patterns:
 
 
 def _eiger_check(file: Archive, source: Patterns, values: dict[str, Any]) -> dict[str, Any]:
-    """Warn of another number of patterns than is announced, and of counts at which the detector saturates."""
+    """Warn of another number of patterns than is announced; return counts at which the detector saturates."""
     images, triggers = read_plain(file, f"{SPECIFIC}/nimages"), read_plain(file, f"{SPECIFIC}/ntrigger")
     if images is not None and images * (triggers or 1) != source.shape[0]:
         file.warnings.append(
             f"the master announces {images * (triggers or 1):g} patterns, and there are {source.shape[0]}"
         )
     limit = read_plain(file, f"{SPECIFIC}/saturation_value", f"{SPECIFIC}/countrate_correction_count_cutoff")
-    good = values.get("good")
-    fits = good is None or good.shape == source.shape[1:]
-    if limit is None or not fits or source.dtype.kind not in "iu":
+    if limit is None or limit <= 0 or source.dtype.kind not in "iu":
         return {}
-    frames = np.concatenate(list(source.samples()))
-    frames = np.where((frames < np.iinfo(source.dtype).max) & (True if good is None else good), frames, 0)
-    peak = int(frames.max(initial=0))
-    file.notes.append(f"the detector saturates at {limit:g} counts; the inspected patterns reach {peak}")
-    if peak >= limit > 0:
-        file.warnings.append(
-            f"counts reach {peak}, and the detector saturates at {limit:g}; add data.saturation={limit:g}"
-        )
-    return {}
+    file.notes.append(f"the detector saturates at {limit:g} counts")
+    return {"saturation": limit}
 
 
 def _centre_if_set(file: Archive) -> Layout:

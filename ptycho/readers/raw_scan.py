@@ -76,6 +76,7 @@ class RawScan:
             position of its middle in the coordinates of ``positions``, in pixels where these are.
         good: ``(H, W)`` bool, True where a detector pixel counts.
         dark, flat: ``(H, W)``, to subtract from and to divide a pattern by.
+        saturation: number of ``patterns`` from which on a pixel is saturated.
         scan_index: ``(J,)`` integers, which scan a pattern belongs to.
         numbers: ``(J,)`` integers, by which a product refers to the file's patterns; None: all are there,
             counted from zero.
@@ -100,6 +101,7 @@ class RawScan:
     good: np.ndarray | None = None
     dark: np.ndarray | None = None
     flat: np.ndarray | None = None
+    saturation: float | None = None
     scan_index: np.ndarray | None = None
     numbers: np.ndarray | None = None
     notes: tuple[str, ...] = ()

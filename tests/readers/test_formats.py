@@ -349,7 +349,7 @@ def test_eiger_marks_and_saturation(tmp_path):
     assert scan.zero_frequency is None
     marks = find_marks(scan.patterns.read(slice(0, J)), scan.patterns.dtype)
     assert marks[:, 7].all() and np.count_nonzero(marks) == J * W and np.count_nonzero(~scan.good) == 1
-    assert any("saturates at 5" in line for line in scan.warnings)
+    assert scan.saturation == 5
     assert any("announces 16 patterns, and there are 15" in line for line in scan.warnings)
 
 
