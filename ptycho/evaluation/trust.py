@@ -47,7 +47,7 @@ OVERFIT, NOTHING_SEEN, HALVES = "overfit", "no_contrast", "low_half_scan_frc"
 EXCESSIVE, FEW = "excess_misfit", "few_measurements"
 ORIENTATION, SCALE = "orientation_doubtful", "scale_doubtful"
 POSITIONS, PHASES = "positions_doubtful", "phase_insensitive"
-SHIFT, MOTION = "pattern_shift", "motion_blur"
+SHIFT, MOTION, UNMEASURED = "pattern_shift", "motion_blur", "intensity_unmeasured"
 NOT_CONVERGED, OUTSIDE, IN_NOISE = "not_converged", "outside_training", "amplitude_in_noise"
 FAR_PROBE, RASTER = "probe_far_from_training", "raster_artefact"
 
@@ -116,6 +116,11 @@ FLAGS = {
         "many patterns contradict their neighbours, both at their nominal positions and within 36 px of "
         "them: the positions, or the probe, are not those of the scan",
         "check order, unit and axes of the positions, the order of the frames, the probe",
+    ),
+    UNMEASURED: Flag(
+        "more than a quarter of the intensity fell on pixels that less than a tenth of the patterns have "
+        "measured, because they are saturated or marked: the object's coarse features are not determined",
+        "measure with less flux, or several times with different exposures; see the finding `not measured`",
     ),
     SHIFT: Flag(
         "the patterns shift on the detector with the scan position (descan): that explains more of the "

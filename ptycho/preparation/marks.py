@@ -119,17 +119,29 @@ class FrameCheck:
             f"(data.drop=[{some}]), or mark such pixels as bad (data.mask_file=)"
         )
 
-    def finding(self, share: float) -> Finding | None:
-        """Return what was not measured in single frames, a ``share`` of the intensity; None: nothing."""
+    def finding(
+        self, lost: np.ndarray, intensity: np.ndarray, seldom: float = 0.1, most: float = 0.25
+    ) -> Finding | None:
+        """Return what was not measured in single frames; None: nothing.
+
+        Args:
+            lost: in how many frames each pixel of the patterns was not measured, ``(N, N)``.
+            intensity: what these frames hold there, and all frames, each summed: ``(2, N, N)``.
+            seldom, most: where fewer than this share of the frames have measured pixels that hold more than
+                this share of the intensity, the finding has the flag ``intensity_unmeasured``.
+        """
         if not self.incomplete:
             return None
+        total = max(float(intensity[1].sum()), 1e-30)
+        share, hidden = intensity[0].sum(), intensity[1].sum(where=lost > (1 - seldom) * self.frames)
         kinds = (self.marks, "marks"), (self.saturated, f"saturated, from {self.limits.saturation:.17g} on")
         some, more = listed(self.incomplete, 5)
         why = (
-            f"{'; '.join(f'{count} {what}' for count, what in kinds if count)}; about {100 * share:.2g} % of "
-            f"the intensity, in frames {some}{more}; in all others these pixels count"
+            f"{'; '.join(f'{count} {what}' for count, what in kinds if count)}; about {100 * share / total:.2g} "
+            f"% of the intensity, in frames {some}{more}; in all others these pixels count"
         )
-        return Finding("not measured", f"pixels of {len(self.incomplete)} of {self.frames} frames", why)
+        value = f"pixels of {len(self.incomplete)} of {self.frames} frames"
+        return Finding("not measured", value, why, ("intensity_unmeasured",) * bool(hidden > most * total))
 
 
 def refuse_unusable(raw: RawScan, frames: np.ndarray, good: np.ndarray) -> None:

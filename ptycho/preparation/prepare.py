@@ -116,15 +116,17 @@ class ScanGeometry:
         cannot be used.
         """
         copy = FileArray.temporary(scratch, (len(self.frames), self.N, self.N), np.float32)
-        check, lacking, total = FrameCheck(self.limits, self.detector.good), 0.0, 0.0
+        check, lost = FrameCheck(self.limits, self.detector.good), np.zeros((self.N, self.N), int)
+        intensity = np.zeros((2, self.N, self.N))
         zingers = Zingers(self.N) if self.counts and self.finds_zingers else None
         for part in blocks_of(self.raw, len(self.frames), block_bytes):
             frames = self.raw.patterns.read(self.frames[part])
             check.add(self.frames[part], frames)
             with np.errstate(invalid="ignore"):  # what is not finite is refused when all of it is known
                 copy[part] = block = self.detector.amplitudes(frames, self.limits)
-            squares = np.square(block)
-            lacking, total = lacking + squares.sum(where=block < 0), total + squares.sum()
+            squares, lacking = np.square(block, dtype=float), block < 0
+            lost += lacking.sum(axis=0)
+            intensity += squares.sum(axis=0, where=lacking), squares.sum(axis=0)
             if zingers is not None:
                 zingers.add(block)
             advance(len(frames))
@@ -134,7 +136,7 @@ class ScanGeometry:
             for part in blocks_of(self.raw, len(self.frames), block_bytes):
                 copy[part] = np.where(detector.good_pixels, copy[part], np.float32(0))
         single = None if zingers is None else zingers.mark_in(copy, detector.good_pixels)
-        several = check.finding(lacking / max(total, 1e-30))
+        several = check.finding(lost, intensity)
         new = tuple(finding for finding in (several, single) if finding is not None)
         return (replace(self, detector=detector, decisions=(*self.decisions, *new)) if new else self), copy
 

@@ -109,6 +109,7 @@ def test_a_dataset_survives_its_file(datasets, tmp_path, truth):
         ({"format": np.array(2)}, "the file comes from another version"),
         ({"positions": np.full((8, 2), "a")}, "positions .* must be"),
         ({"region_size": None}, "lacks region_size"),
+        ({"amplitudes": -np.ones((4, 16, 16), np.float32)}, "amplitudes holds negative numbers"),
     ],
 )
 def test_files_that_are_no_dataset_are_refused(plain, tmp_path, change, message):

@@ -183,31 +183,33 @@ def test_a_round_beam_stop_is_a_gap_and_a_hole_of_the_pupil_is_none():
     assert not dark_gaps(np.where(stop | (distance > 9), 0, frames), good).any()
 
 
-def test_every_frame_counts_for_saturation(tmp_path):
+@pytest.mark.parametrize("stated", [False, True])
+def test_every_frame_counts_for_saturation(stated, tmp_path):
     """A saturated pixel of a frame that was not inspected does not count there; the log names the frame."""
     frames = counts(count=MANY).astype("i4")
     frames[2, 19:21, 23:26] = 5000
-    scan = read(frames, saturation=5000)
+    key, of_file = (None, 5000.0) if stated else (5000, None)
+    scan = interpret(raw(frames, saturation=of_file), config(saturation=key))
     assert scan.detector.good.all()
     _, data, found = make_dataset(scan, ScanRunConfig(data=config()), tmp_path)
     lacking = data.amplitudes[:] < 0
     assert data.good is None and np.count_nonzero(lacking[2]) == np.count_nonzero(lacking) == 6
     np.testing.assert_allclose(data.amplitudes[:][lacking], -np.sqrt(5000), rtol=1e-6)
     text = str(finding_on(found, "not measured"))
-    assert "6 saturated, from 5000 on" in text and "frames 2;" in text
+    share = 6 * 5000 / np.square(data.amplitudes[:], dtype=float).sum()
+    assert f"6 saturated, from 5000 on; about {100 * share:.2g} % of" in text and "frames 2;" in text
 
 
 def saturation_of(frames, domain, **keys):
     """The number from which on none counts, and whether there is a warning of it."""
     scan = interpret(raw(frames, domain), config(**keys))
-    assert scan.detector.good.all()
     return scan.limits.saturation, any("the detector saturates" in text for text in scan.warnings)
 
 
 @pytest.mark.parametrize("domain", ["counts", "amplitude"])
-@pytest.mark.parametrize("top", [63, 39001])
+@pytest.mark.parametrize("top", [63, 16383, 39001])
 def test_numbers_at_which_intensity_is_cut_do_not_count(domain, top, tmp_path):
-    frames = counts(400 if top == 63 else 3e4, count=MANY)
+    frames = counts(400 if top == 63 else 3e4, count=64)
     whole = np.sqrt(frames) if domain == "amplitude" else frames
     assert saturation_of(whole, domain) == (np.inf, False)
     saturated = frames >= top
@@ -216,10 +218,15 @@ def test_numbers_at_which_intensity_is_cut_do_not_count(domain, top, tmp_path):
     assert saturation_of(cut, domain) == (cut.max(), True)
     assert saturation_of(cut, domain, saturation=2 * cut.max()) == (2 * cut.max(), False)
     keys = config(N=48)
-    _, data, _ = make_dataset(interpret(raw(cut, domain), keys), ScanRunConfig(data=keys), tmp_path)
+    _, data, found = make_dataset(interpret(raw(cut, domain), keys), ScanRunConfig(data=keys), tmp_path)
     lacking = (data.amplitudes[:] < 0) | ~data.good  # what every frame lacks is bad
     beyond = (48 - H) * 48  # pixels of the pattern that are not on the detector
     np.testing.assert_array_equal(lacking.sum(axis=(1, 2)), saturated.sum(axis=(1, 2)) + beyond)
+    assert np.count_nonzero(~data.good) == np.count_nonzero(saturated.all(axis=0)) + beyond
+    intensity = np.minimum(frames, top).sum(axis=0)
+    hidden = intensity[saturated.mean(axis=0) > 0.9].sum() / intensity.sum()
+    flagged = "intensity_unmeasured" in finding_on(found, "not measured").flags
+    assert flagged == (hidden > 0.25) == (top == 63)
 
 
 def stuck():
@@ -266,7 +273,7 @@ def test_other_largest_numbers_are_no_saturation(frames):
 def test_lost_frames_are_all_named_at_once(tmp_path, mark, lost):
     frames = counts(count=MANY)
     frames[lost] = mark
-    match = rf"data\.drop=\[{','.join(map(str, lost))}\]"
+    match = rf"{H * W} of the pixels .*data\.drop=\[{','.join(map(str, lost))}\]"
     with pytest.raises(ConfigError, match=match):
         read(frames).copied(tmp_path)
     scan, copy = read(frames, drop=tuple(lost)).copied(tmp_path)

@@ -124,6 +124,14 @@ def test_a_gain_that_is_clear_makes_counts_of_intensities(domain, tmp_path):
     assert data.counts
 
 
+def test_marks_of_single_frames_do_not_hide_the_gain():
+    frames = (0.37 * counts(1e5)).astype(np.float32)
+    frames[np.random.default_rng(1).random(frames.shape) < 0.05] = 2**32 - 1
+    scan = interpreted(raw(frames, "intensity"))
+    assert scan.counts and scan.detector.gain == pytest.approx(0.37, rel=1e-6)
+    assert float(re.search(r"largest of some ([\d.e+]+)", finding_on(scan, "patterns").why)[1]) < 1e6
+
+
 @pytest.mark.parametrize("changes", [{}, {"dark": np.ones((N, N))}, {"flat": np.ones((N, N))}])
 def test_an_uncertain_gain_must_be_specified(changes, tmp_path):
     frames = (0.37 * counts(1e5) if changes else means(1e5)).astype(np.float32)
