@@ -136,10 +136,9 @@ class FrameCheck:
         share, hidden = intensity[0].sum(), intensity[1].sum(where=lost > (1 - seldom) * self.frames)
         kinds = (self.marks, "marks"), (self.saturated, f"saturated, from {self.limits.saturation:.17g} on")
         some, more = listed(self.incomplete, 5)
-        why = (
-            f"{'; '.join(f'{count} {what}' for count, what in kinds if count)}; about {100 * share / total:.2g} "
-            f"% of the intensity, in frames {some}{more}; in all others these pixels count"
-        )
+        numbers = "; ".join(f"{count} {what}" for count, what in kinds if count)
+        where = f"in frames {some}{more}; in all others these pixels count"
+        why = f"{numbers}; about {100 * share / total:.2g} % of the intensity, {where}"
         value = f"pixels of {len(self.incomplete)} of {self.frames} frames"
         return Finding("not measured", value, why, ("intensity_unmeasured",) * bool(hidden > most * total))
 
