@@ -13,8 +13,7 @@
 
 Results: <output_dir>/report.html, metrics.json, visuals/, recons/, product.h5. Of a pattern or a list:
 <output_dir>/<scan>/…, and of these and of a sweep (-m) one table: <output_dir>/scans.md, scans.csv.
-All keys: docs/configuration.md, --cfg job; as a file to edit: init.py. Keys that nearly everyone sets, with
-their defaults:
+All keys: docs/configuration.md, --cfg job. Keys that nearly everyone sets, with their defaults:
 
     data.file              []         HDF5, NPZ or TIFF file of the scan, or a folder of TIFF files
     data.N                 null       side of a pattern around the zero frequency; null: the detector

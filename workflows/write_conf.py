@@ -40,7 +40,6 @@ SCHEMAS = {  # script and its words: file, module and schema
     "pretrain network=denoiser": ("network/denoiser", "ptycho.config:DenoiserConfig"),
     "tune": ("tune", "ptycho_tune.tune_command:TuneConfig"),
     "doctor": ("doctor", "workflows.doctor:DoctorConfig"),
-    "init": ("init", "workflows.convert.init_scan:InitConfig"),
 }
 BAR = r"\|"
 HEAD = """# Configuration

@@ -30,7 +30,6 @@ class Program(NamedTuple):
 PROGRAMS: dict[str, Program] = {
     "inspect": Program("inspect_scan", "show how a file is read; changes nothing"),
     "scan": Program("scan_workflow", "reconstruct measured scans"),
-    "init": Program("init", "write the settings of a scan to a commented file, to edit"),
     "live": Program("live", "reconstruct a scan while it is measured: HDF5, files or ZMQ", "ptycho_live"),
     "tune": Program("tune", "find the settings that explain a scan best, by Optuna", "ptycho_tune"),
     "export": Program("export_scan", "a run's scan for other programs: CXI, ptychodus, NPZ"),

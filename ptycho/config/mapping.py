@@ -15,7 +15,6 @@ from ptycho.config.messages import ConfigError, choices_of, fields_of, programs_
 from ptycho.config.own_code import is_import_path
 from ptycho.config.pretrain_config import DenoiserConfig, PretrainConfig
 from ptycho.config.run_config import RunConfig, ScanRunConfig
-from ptycho.config.schema import LEVELS, level_of
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -93,10 +92,8 @@ def programs_in(settings: DataclassInstance) -> dict[str, str]:
     }
 
 
-def yaml_lines(
-    cls: type, values: Any, left_out: Collection[str] = (), indent: str = "", level: int = len(LEVELS)
-) -> Iterator[str]:
-    """Yield the keys of a section up to a level, a line each, with ``values``, or else the defaults."""
+def yaml_lines(cls: type, values: Any, left_out: Collection[str] = (), indent: str = "") -> Iterator[str]:
+    """Yield the keys of a section, a line each, with ``values``, or else the defaults."""
     for name, field in ordered_fields(cls):
         if name in left_out:
             continue
@@ -105,10 +102,10 @@ def yaml_lines(
         section = type(value) if is_dataclass(value) else inner_section(field)
         if section and value is not None:
             inner = None if value is PydanticUndefined or field.default_factory else value
-            if below := list(yaml_lines(section, inner, indent=f"{indent}  ", level=level)):
+            if below := list(yaml_lines(section, inner, indent=f"{indent}  ")):
                 yield f"{indent}{name}:{' ' * (COLUMN - len(indent + name) - 1)}# {text}\n"
                 yield from below
-        elif level_of(field) <= level:
+        else:
             written = f"{indent}{name}: {yaml_value(value)}"
             first, *more = textwrap.wrap(text, WIDTH - COLUMN, break_on_hyphens=False) or [""]
             yield (f"{written:<{COLUMN - 1}} # {first}" if first else written) + "\n"
