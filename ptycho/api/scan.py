@@ -175,14 +175,9 @@ class Scan:
             total += self.patterns(part).sum(axis=0, dtype=float)
         return total / len(self)
 
-    def plot(self, virtual: bool = False) -> Figure:
-        """Draw the mean frame with the window of the patterns, one pattern, positions and probe.
-
-        Args:
-            virtual: of a raster, draw bright field, dark field and iDPC, too; reads all patterns.
-        """
+    def plot(self) -> Figure:
+        """Draw the mean frame with the window of the patterns, one pattern, positions and probe."""
         from ptycho.evaluation.scan_figures import draw_inspection
-        from ptycho.preparation.virtual_images import virtual_images
 
         scan, detector, probe = self.geometry, self.geometry.detector, self.probe
         strongest = None if probe is None else probe[np.argmax(np.abs(probe).sum(axis=(1, 2)))]
@@ -196,7 +191,6 @@ class Scan:
             strongest,
             self._title(),
             self.pixel_m,
-            virtual_images(scan) if virtual else None,
         )
 
     def dataset(self, group_size: int = 1, tiles: bool = False) -> Dataset:

@@ -40,7 +40,6 @@ def draw_inspection(
     probe: np.ndarray | None,
     title: str,
     pixel_m: Pixel,
-    virtual: dict[str, np.ndarray] | None,
 ) -> Figure:
     """Draw the mean frame with the window that is cut out, one pattern, the positions, and the probe if any.
 
@@ -50,17 +49,14 @@ def draw_inspection(
         pattern: one prepared pattern, intensity ``(N, N)``.
         positions: ``(J, 2)`` in object pixels, whose pitch is ``pixel_m``.
         probe: complex ``(N, N)``, the strongest mode.
-        virtual: images ``(A, B)`` of a raster by name, for a second row.
     """
-    virtual = virtual or {}
-    columns, rows, length = 3 + (probe is not None), 1 + bool(virtual), "pixel"
+    columns, length = 3 + (probe is not None), "pixel"
     if pixel_m is not None:
         metres = positions * np.array(pixel_m)
         length, scale = ("nm", 1e9) if np.ptp(metres, axis=0).max() < 1e-7 else ("µm", 1e6)
         positions = scale * metres
-    figure = ShownFigure(figsize=(4.4 * columns, 4.6 * rows), layout="constrained")
-    grid = figure.subplots(rows, columns, squeeze=False)
-    axes = grid[0]
+    figure = ShownFigure(figsize=(4.4 * columns, 4.6), layout="constrained")
+    axes = figure.subplots(1, columns)
     _logarithmic(figure, axes[0], np.where(good, mean, np.nan), "mean frame")
     axes[0].set_facecolor("tab:red")
     corner = (centre[1] - window / 2 - 0.5, centre[0] - window / 2 - 0.5)
@@ -78,12 +74,6 @@ def draw_inspection(
     if probe is not None:
         show_probe(axes[3], probe, pixel_m)
         axes[3].set_title("probe")
-    for place, (name, image) in zip(grid[1:].flat, virtual.items(), strict=False):
-        shown = place.imshow(image, cmap="gray", interpolation="nearest")
-        figure.colorbar(shown, ax=place, fraction=0.046)
-        place.set(title=name, xlabel="column of the raster", ylabel="row of the raster")
-    for place in grid[1:, len(virtual) :].flat:
-        place.set_axis_off()
     figure.suptitle(title)
     return figure
 

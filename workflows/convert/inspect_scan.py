@@ -30,7 +30,7 @@ def report(config: InspectConfig) -> list[str]:
     check_output(path, True, [Path(config.data.path)])
     raw = open_raw(config.data)
     scan = interpret(raw, config.data)
-    figure = Scan(path.stem, config.data, scan).plot(virtual=True)
+    figure = Scan(path.stem, config.data, scan).plot()
     write_atomically(path, lambda file: figure.savefig(file, format="png", dpi=110))
     return [*lines(scan, config.data), f"picture: {path}"]
 
