@@ -6,8 +6,7 @@
     python scripts/simulate_scan.py output=scan.cxi imperfections=beamline imperfections.position_px=1
 
 The file holds patterns, positions, probe, units, and as its object the truth, as far as the object's pixels
-can show it. The format follows from the name: .cxi, .h5 (ptychodus), .nxs (NeXus), .npz. All keys:
-conf/simulate.yaml.
+can show it. The format follows from the name: .cxi, .h5 (ptychodus), .npz. All keys: conf/simulate.yaml.
 
 imperfections=probe|positions|modes|detector|beamline: probe, positions and mask are what a beamline would
 know, and what is true lies beside them, under truth (read back by ptycho.simulation.truth.read_truth).

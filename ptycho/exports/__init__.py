@@ -17,10 +17,9 @@ from ptycho.exports.exported_scan import ExportedScan
 FORMATS: dict[str, Callable[[Path, ExportedScan], None]] = {
     "ptychodus": product.write,
     "cxi": cxi.write,
-    "nexus": cxi.write_nexus,
     "npz": npz.write,
 }
-SUFFIXES = {".h5": "ptychodus", ".hdf5": "ptychodus", ".cxi": "cxi", ".nxs": "nexus", ".npz": "npz"}
+SUFFIXES = {".h5": "ptychodus", ".hdf5": "ptychodus", ".cxi": "cxi", ".npz": "npz"}
 
 
 def format_of(name: str | None, output: str | None) -> str:

@@ -47,7 +47,7 @@ class ExportConfig:
         allowed="the path of the file to write",
     )
     format: Text | None = key(
-        None, "format: ptychodus | cxi | nexus | npz; null: by the ending of output (.h5, .cxi, .nxs, .npz)"
+        None, "format: ptychodus | cxi | npz; null: by the ending of output (.h5, .cxi, .npz)"
     )
     source: Text | None = key(
         None, "dataset to export: test | train | val of a simulated run, null: test; scan of a measured one"

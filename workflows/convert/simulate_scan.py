@@ -31,7 +31,7 @@ class SimulateConfig(ScanSettings):
 
     output: Text | None = key(None, "file to write")
     format: Text | None = key(
-        None, "format: cxi | ptychodus | nexus | npz; null: by the ending of output (.cxi, .h5, .nxs, .npz)"
+        None, "format: cxi | ptychodus | npz; null: by the ending of output (.cxi, .h5, .npz)"
     )
     overwrite: Flag = key(False, "replace an existing file")
     probe: Shape = key(
