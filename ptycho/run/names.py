@@ -11,7 +11,6 @@ CONVENTIONS = {"conventions": "docs/scores.md"}  # its entry that says where sco
 SCORES = "metrics.csv"  # image by image
 MANIFEST = "manifest.json"
 PRODUCT = "product.h5"
-IMAGES = (f"{PRODUCT}.amplitude.tif", f"{PRODUCT}.phase.tif")  # of its object
 ASSESSMENT = "assessment.npz"  # what a scan's scores are the sums and means of
 LOG = "run.log"
 REPORT = "report.html"  # a page that is made of a run later, and is not in its files.json
@@ -51,7 +50,7 @@ PHASES = {  # of a run, as the log names them when they begin
 }
 
 OF_A_RUN = (
-    *(CONFIG, RECORD, RECONS, VISUALS, METRICS, MANIFEST, PRODUCT, *IMAGES, LOG, SCORES, ASSESSMENT),
+    *(CONFIG, RECORD, RECONS, VISUALS, METRICS, MANIFEST, PRODUCT, LOG, SCORES, ASSESSMENT),
     *(DATASETS, CARD, PRIOR, EXAMPLES, BLOCKS, *MODELS),
 )
 """What stands at the top of a run's folder."""

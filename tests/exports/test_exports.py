@@ -8,12 +8,11 @@ from types import SimpleNamespace
 import h5py
 import numpy as np
 import pytest
-import tifffile
 from helpers.cli import ROOT, files, fresh
 
 from ptycho.config import ConfigError, RunConfig, ScanRunConfig, ZonePlateProbe
 from ptycho.config.data import DataConfig
-from ptycho.exports import FORMATS, SUFFIXES, cxi, format_of, npz, product, tiff
+from ptycho.exports import FORMATS, SUFFIXES, cxi, format_of, npz, product
 from ptycho.exports.exported_scan import ExportedScan, from_dataset, intensities, product_of
 from ptycho.files.atomic import WriteError
 from ptycho.preparation.dataset import make_dataset
@@ -203,24 +202,6 @@ def test_without_a_pixel_size_lengths_are_in_pixels(scan, tmp_path):
     assert not (tmp_path / "scan.cxi").exists()
 
 
-def test_amplitude_and_phase_are_tiff_of_32_bits_with_the_pixel_of_the_object(scan, tmp_path):
-    """As ImageJ reads them: float32 in rows, pixels per µm along x and y; of another pitch along each."""
-    tiff.write(tmp_path / "scan.cxi", replace(scan, pixel_m=(20e-9, 50e-9)))
-    for name, values in {"amplitude": np.abs(scan.object), "phase": np.angle(scan.object)}.items():
-        with tifffile.TiffFile(tmp_path / f"scan.cxi.{name}.tif") as file:
-            (page,) = file.pages
-            assert page.dtype == np.float32 and page.shape == M and file.is_imagej
-            np.testing.assert_allclose(page.asarray(), values, rtol=1e-6)
-            (x, x_of), (y, y_of) = (page.tags[f"{axis}Resolution"].value for axis in "XY")
-            assert (x / x_of, y / y_of) == pytest.approx((20, 50))
-            assert file.imagej_metadata["unit"] == "um"
-    first = (tmp_path / "scan.cxi.phase.tif").read_bytes()
-    tiff.write(tmp_path / "scan.cxi", replace(scan, pixel_m=(20e-9, 50e-9)))
-    assert (tmp_path / "scan.cxi.phase.tif").read_bytes() == first
-    tiff.write(tmp_path / "none.cxi", replace(scan, object=None))
-    assert not list(tmp_path.glob("none*"))
-
-
 @pytest.mark.parametrize("kind", FORMATS)
 def test_a_file_appears_whole_or_not_at_all(kind, scan, tmp_path):
     path = tmp_path / f"scan{SUFFIX[kind]}"
@@ -375,10 +356,7 @@ def test_a_measured_run_is_exported_with_its_best_object(runs, simulated, script
         np.testing.assert_array_equal(raw.object, stored["object"][0])
     seen = raw.patterns.read(slice(0, 59))
     np.testing.assert_allclose(seen, simulated.data.amplitudes[:], atol=1e-6)
-    images = ["scan.h5.amplitude.tif", "scan.h5.phase.tif"]
-    assert sorted(each.name for each in (tmp_path / "new").iterdir()) == ["scan.h5", *images]
-    assert all(name in out for name in images)
-    np.testing.assert_array_equal(tifffile.imread(tmp_path / "new" / images[0]), np.abs(raw.object))
+    assert [each.name for each in (tmp_path / "new").iterdir()] == ["scan.h5"]
 
 
 def test_the_product_of_a_run_is_what_its_metrics_say(runs, script, tmp_path):

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 import h5py
 import numpy as np
 import pytest
-import tifffile
 from helpers.cli import ROOT
 from helpers.quick import NOTHING_SELECTED, words_of
 from PIL import Image
@@ -113,11 +112,6 @@ def test_the_product_has_an_error_map_and_nothing_else_has(finished):
             assert ("sigma_phase" in held) == (path.parent.name == product)
     with h5py.File(finished / "product.h5") as file:
         assert file["sigma_phase"].shape == file["object"].shape
-        stored = file["object"][:]
-    for name, values in {"amplitude": np.abs(stored), "phase": np.angle(stored)}.items():
-        image = tifffile.imread(finished / f"product.h5.{name}.tif")
-        assert image.dtype == np.float32
-        np.testing.assert_allclose(image, values, atol=1e-6)
 
 
 @pytest.mark.usefixtures("read_rightly")

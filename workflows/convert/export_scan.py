@@ -14,7 +14,7 @@ from ptycho.config.own_code import allow
 from ptycho.config.schema import Flag, Integer, Number, Text, Texts, key, settings
 from ptycho.config.sections import ProbeConfig, ZonePlateProbe
 from ptycho.config.waves import conjugate_pitch_m, wavelength_m
-from ptycho.exports import FORMATS, SUFFIXES, format_of, tiff
+from ptycho.exports import FORMATS, SUFFIXES, format_of
 from ptycho.exports.exported_scan import ExportedScan, from_dataset, from_measured
 from ptycho.files.npz import read_all
 from ptycho.files.reading import FileError, faults_of
@@ -78,17 +78,14 @@ def export(config: ExportConfig) -> list[str]:
     stored = read_config(run)
     if isinstance(stored, PretrainConfig):
         raise ConfigError(f"run={run}: was trained on simulated scans that are not kept; it holds no scan")
-    for path in (output, *tiff.beside(output).values()):
-        check_output(path, config.overwrite, sources(run, stored))
+    check_output(output, config.overwrite, sources(run, stored))
     if isinstance(stored, ScanRunConfig):
         scan = export_measured(run, stored, config)
     else:
         scan = export_simulated(run, stored, config)
     scan = with_units(replace(scan, name=run.resolve().name), config)
     FORMATS[kind](output, scan)
-    tiff.write(output, scan)
-    images = ", ".join(str(path) for path in tiff.beside(output).values())
-    return [*describe_file(output, scan), f"  amplitude and phase as 32-bit TIFF: {images}"]
+    return describe_file(output, scan)
 
 
 def sources(run: Path, stored: RunConfig | ScanRunConfig) -> list[Path]:

@@ -16,7 +16,7 @@ from ptycho.evaluation import scan_figures
 from ptycho.evaluation.caustic import draw_caustic
 from ptycho.evaluation.figures import quality
 from ptycho.evaluation.trust import FLAGS
-from ptycho.exports import product, tiff
+from ptycho.exports import product
 from ptycho.exports.exported_scan import product_of
 from ptycho.methods.assessment import assessment_arrays, picture_of, well_illuminated
 from ptycho.methods.half_scans import resolution
@@ -138,11 +138,9 @@ def reconstruct(
     arrays = assessment_arrays(prepared, reconstructions, done.fits, done.halves, done.caustic)
     folder.arrays(names.ASSESSMENT, arrays)
     best = reconstructions[done.product]
-    target, *_ = [folder.place(name) for name in (names.PRODUCT, *names.IMAGES)]
     thickness = prepared.slice_thickness_m(best)
     exported = product_of(prepared.scan, prepared.whole, best, prepared.name, thickness)
-    product.write(target, exported)
-    tiff.write(target, exported)
+    product.write(folder.place(names.PRODUCT), exported)
     draw(prepared, done, history, result, folder)
     return result, reconstructions
 
