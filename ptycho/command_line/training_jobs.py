@@ -8,12 +8,11 @@ import os
 import pkgutil
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
@@ -31,11 +30,10 @@ from ptycho.installed import PAGES, remedy
 from ptycho.preparation.start import product_file
 from ptycho.quiet_start import require_tensorflow, start_tensorflow
 from ptycho.report.entries import (
-    LAST_COLUMNS,
     MARKDOWN,
-    MEASURED_COLUMNS,
     check_table,
     override_cells,
+    row_of,
     write_table,
 )
 from ptycho.run.folder import RunFolder, check_free, check_writable, config_text, kept_aside
@@ -139,53 +137,39 @@ def explain_going_on(jobs: Sequence[Job], words: Sequence[str]) -> str:
     return "\n".join(["resume with:", *commands, *kept])
 
 
-def row_of(run: Path) -> dict[str, str]:
-    """Return the cells of a finished run, as in ``ptycho compare``; none if it is not finished."""
-    if not is_finished(run):
-        return {}
-    from ptycho.report.entries import Entry
-    from ptycho.report.gather import gather
-    from ptycho.report.wording import score_text
-
-    cells = Entry("", gather(run)).cells
-    return {
-        name: score_text(value) for name, value in cells.items() if name in (*MEASURED_COLUMNS, *LAST_COLUMNS)
-    }
-
-
 class Progress:
-    """How far all jobs have come, written into a table after each; for jobs on measured scans."""
+    """The table of all jobs on measured scans, written after each."""
 
     def __init__(self, jobs: list[Job]) -> None:
-        self._jobs, self._states = jobs, {job.path: (WAITING, "") for job in jobs}
-        self._rows: dict[Path, dict[str, Any]] = {}  # of jobs that are done
+        self._jobs, self._cells = jobs, dict[Path, dict[str, str]]()  # of jobs that were begun here, or done
         self._texts: dict[Path, str] = {}  # of the tables, by folder
 
-    def note(self, job: Job, state: str, reason: str = "") -> None:
+    def note(self, job: Job, state: str, error: str = "") -> None:
         """Note how it stands with a job, and write the table; a run goes on where that cannot be written."""
-        self._states[job.path] = (state, reason)
-        if state == DONE:
-            self._rows[job.path] = row_of(job.path)
-        if job.together is not None and isinstance(job.config, ScanRunConfig):
-            try:
-                self._texts[job.together] = write_table(job.together, list(self._table(job.together)))
-            except WriteError as error:
-                log.warning("%s", error)
+        if job.together is None or not isinstance(job.config, ScanRunConfig):
+            return
+        done = row_of(job.path) if state == DONE else {}
+        self._cells[job.path] = done | {"state": state, "error": error}
+        jobs = [other for other in self._jobs if other.together == job.together]
+        overrides = override_cells([other.overrides for other in jobs])
+        rows = [self._row(other) | cells for other, cells in zip(jobs, overrides, strict=True)]
+        try:
+            self._texts[job.together] = write_table(job.together, rows)
+        except WriteError as fault:
+            log.warning("%s", fault)
 
     def log_tables(self) -> None:
         for folder, text in self._texts.items():
             log.info("%s:\n%s", folder / MARKDOWN, text.rstrip())
 
-    def _table(self, folder: Path) -> Iterator[dict[str, Any]]:
-        jobs = [job for job in self._jobs if job.together == folder]
-        for job, cells in zip(jobs, override_cells([job.overrides for job in jobs]), strict=True):
-            state, reason = self._states[job.path]
-            if state == WAITING and job.now.resumed:  # another process has begun it, or an earlier one
-                self._rows[job.path] = row_of(job.path)
-                state = DONE if self._rows[job.path] else STARTED
-            known = cells | {"state": state, "folder": str(job.path), "error": reason}
-            name = job.scan or job.config.data.name if isinstance(job.config, ScanRunConfig) else ""
-            yield {"scan": name} | self._rows.get(job.path, {}) | known
+    def _row(self, job: Job) -> dict[str, str]:
+        cells = self._cells.get(job.path, {"state": WAITING})
+        if cells["state"] == WAITING and job.now.resumed:  # another process has begun it, or an earlier one
+            cells = {"state": STARTED}
+            if done := row_of(job.path):
+                cells = self._cells[job.path] = done | {"state": DONE}
+        assert isinstance(job.config, ScanRunConfig)
+        return {"scan": job.scan or job.config.data.name, "folder": str(job.path)} | cells
 
 
 def later(name: str) -> Run:

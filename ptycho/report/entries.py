@@ -16,8 +16,8 @@ from ptycho.config import ConfigError
 from ptycho.config.messages import show
 from ptycho.files.atomic import write_text
 from ptycho.files.reading import shown
-from ptycho.report.gather import GRID_LINES, PLACES, RUNNING, RunRecord, gather, is_run, number
-from ptycho.report.wording import advice_of, verdict_of
+from ptycho.report.gather import FINISHED, GRID_LINES, PLACES, RUNNING, RunRecord, gather, is_run, number
+from ptycho.report.wording import advice_of, score_text, verdict_of
 from ptycho.run import names
 from ptycho.run.folder import csv_text
 from ptycho.run.record import read_record
@@ -206,6 +206,15 @@ def held_out_of(entry: Entry) -> tuple[np.ndarray, np.ndarray] | None:
     if patterns is None or values is None or patterns.shape != values.shape or patterns.ndim != 1:
         return None
     return patterns, values
+
+
+def row_of(run: Path) -> dict[str, str]:
+    """Return the cells of a finished run in a table of many scans, as texts; none if it is not finished."""
+    record = gather(run) if is_run(run) else None
+    if record is None or record.state != FINISHED:
+        return {}
+    cells = Entry("", record).cells
+    return {name: score_text(cells[name]) for name in (*MEASURED_COLUMNS, "seconds")}
 
 
 def override_cells(overrides: Sequence[Sequence[str]]) -> list[dict[str, str]]:

@@ -13,10 +13,10 @@ from helpers.cli import ROOT, files
 from helpers.quick import NOTHING_SELECTED, words_of
 
 import workflows.reconstruct.scan
-from ptycho.command_line.training_jobs import Job, explain_going_on, row_of
+from ptycho.command_line.training_jobs import Job, explain_going_on
 from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.data import DataConfig
-from ptycho.report.entries import COLUMNS, check_table, write_table
+from ptycho.report.entries import COLUMNS, check_table, row_of, write_table
 from ptycho.run.folder import RunFolder
 from workflows.reconstruct.scan_pattern import match, name_scans, split
 
