@@ -61,7 +61,7 @@ def reconstruct_and_assess(
         tuple(finding.in_words(context.words) for finding in findings_of(done.decisions)),
         tuple(finding.in_words(context.words) for finding in prepared.scan.findings),
         tuple(map(context.words, (*prepared.scan.warnings, *warnings_of(done.decisions)))),
-        assessment_arrays(prepared, done.reconstructions, done.fits, done.halves, done.caustic),
+        assessment_arrays(prepared, done.reconstructions, done.fits, done.halves),
         last,
         prepared,
     )

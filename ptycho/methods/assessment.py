@@ -202,7 +202,6 @@ def assessment_arrays(
     recons: dict[str, Reconstruction],
     fits: dict[str, Fit],
     halves: Halves | None,
-    focus: Caustic | None = None,
 ) -> dict[str, np.ndarray]:
     """Return the arrays behind the scores, for ``assessment.npz``; patterns are indices into the scan's.
 
@@ -213,7 +212,6 @@ def assessment_arrays(
     if halves is not None:
         arrays |= {"frequency": halves.frequency, "correlation": halves.correlation}
         arrays |= {f"correlation_{key}": halves.by_axis[k] for k, key in enumerate(DIRECTIONS)}
-    arrays |= {} if focus is None else focus.arrays()
     for name, fit in fits.items():
         used, reconstruction = fit.used, recons[name]
         arrays[f"{name}_patterns"] = prepared.kept[fit.inspected]

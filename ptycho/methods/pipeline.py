@@ -10,7 +10,6 @@ from typing import Any
 
 from ptycho.align.align_scan import doubt_orientation
 from ptycho.align.aligned import RunContext
-from ptycho.evaluation.caustic import Caustic
 from ptycho.evaluation.trust import FLAGS, ORIENTATION, SHIFT, UNEXPLAINED
 from ptycho.evaluation.trust import MOTION as MOTION_FLAG
 from ptycho.methods.assessment import (
@@ -49,8 +48,6 @@ class Assessed:
     halves: Halves | None  # ring correlation of two half scans; None: not computed, or not meaningful
     product: str  # the name of the reconstruction that is the result of the run
     rows: dict[str, dict[str, Any]]  # the scores of each, as in ``metrics.json``
-    # of the product's strongest probe mode; None: a near field, or lengths are unknown
-    caustic: Caustic | None = None
     aligning: tuple[Finding, ...] = ()  # what the alignment decided, but for what the product refutes
 
     @property
@@ -93,11 +90,10 @@ def assess(
         reconstructions = {name: move_ramp(item) for name, item in reconstructions.items()}
     with context.timed("scoring"):
         rows = score_rows(prepared, reconstructions, fits, halves, flags, context.words)
-        caustics = {name: probe_caustic(prepared, item) for name, item in reconstructions.items()}
-        for name, focus in caustics.items():
-            rows[name]["probe_focus"] = None if focus is None else focus.facts()
-    caustic, aligning = caustics[product], prepared.decisions
-    return Assessed(reconstructions, fits, halves, product, rows, caustic, aligning)
+        for name, item in reconstructions.items():
+            focus = probe_caustic(prepared, item)
+            rows[name]["probe_focus"] = None if focus is None else focus.facts
+    return Assessed(reconstructions, fits, halves, product, rows, prepared.decisions)
 
 
 def _without_refuted(prepared: Prepared, fit: Fit) -> Prepared:

@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from ptycho.evaluation.caustic import CausticOptions, caustic, draw_caustic, waist_text
+from ptycho.evaluation.caustic import caustic, draw_caustic, waist_text
 
 WAVELENGTH, PIXEL = 1.5e-10, (20e-9, 25e-9)
 
@@ -30,7 +30,7 @@ def radius(z, w, place):
 @pytest.mark.parametrize("N, w, place", [(128, 2e-7, -3e-4), (64, 1.5e-7, 0.0), (256, 4e-7, 2.5e-3)])
 def test_a_gaussian_beam_has_its_waist_and_rayleigh_range(N, w, place):
     found = caustic(gaussian(N, (w, w), (place, place)), WAVELENGTH, PIXEL)
-    facts, range_m = found.facts(), np.pi * w**2 / WAVELENGTH
+    facts, range_m = found.facts, np.pi * w**2 / WAVELENGTH
     assert facts["distance_m"] == pytest.approx(place, abs=2e-3 * range_m)
     assert facts["fwhm_m"] == pytest.approx(w * np.sqrt(2 * np.log(2)), rel=1e-3)
     assert facts["fwhm_at_sample_m"] == pytest.approx(radius(0, w, place) * np.sqrt(2 * np.log(2)), rel=3e-3)
@@ -48,7 +48,7 @@ def test_a_structured_probe_is_propagated_by_the_exact_angular_spectrum():
     N, pixel, wavelength = 15, (0.8, 1.1), 1.0
     row, col = np.mgrid[:N, :N] - N // 2
     probe = (row * pixel[0] + 1j * col * pixel[1] - 0.4) * np.exp(-(row**2 + 0.6 * col**2) / 6 + 0.5j * col)
-    found = caustic(probe, wavelength, pixel, CausticOptions(planes=5, fewest=5, cone=99.0))
+    found = caustic(probe, wavelength, pixel, planes=5)
     waves = []
     for z in found.distance_m:
         field = np.zeros((N, N), complex)
@@ -69,5 +69,5 @@ def test_a_structured_probe_is_propagated_by_the_exact_angular_spectrum():
 def test_a_beam_without_a_waist_in_reach_says_so():
     """A plane wave has the same width in every plane."""
     found = caustic(np.ones((64, 64)), WAVELENGTH, PIXEL)
-    assert found.facts()["distance_m"] is None and waist_text(found.facts()) == "not in reach"
+    assert found.facts["distance_m"] is None and waist_text(found.facts) == "not in reach"
     draw_caustic(found, "a")

@@ -166,7 +166,7 @@ def test_a_caustic_needs_lengths_a_far_field_and_a_probe(prepared):
     lacking = {"raw": SimpleNamespace(energy_eV=None), "pixel": SimpleNamespace(metres=None)}
     lacking["near_field"] = object()
     whole = replace(prepared, scan=SimpleNamespace(**known))
-    assert probe_caustic(whole, made).facts()["fwhm_at_sample_m"] > 0
+    assert probe_caustic(whole, made).facts["fwhm_at_sample_m"] > 0
     for name, value in lacking.items():
         assert probe_caustic(replace(prepared, scan=SimpleNamespace(**known | {name: value})), made) is None
     for probe in (0.0, np.nan):

@@ -18,7 +18,7 @@ from ptycho.evaluation.figures import quality
 from ptycho.evaluation.trust import FLAGS
 from ptycho.exports import product
 from ptycho.exports.exported_scan import product_of
-from ptycho.methods.assessment import assessment_arrays, picture_of, well_illuminated
+from ptycho.methods.assessment import assessment_arrays, picture_of, probe_caustic, well_illuminated
 from ptycho.methods.half_scans import resolution
 from ptycho.methods.pipeline import Assessed, assess, number
 from ptycho.methods.prepared import Prepared, prepare
@@ -135,7 +135,7 @@ def reconstruct(
     reconstructions = done.reconstructions
     for name, reconstruction in reconstructions.items():
         folder.arrays(names.recon(name), reconstruction.arrays())
-    arrays = assessment_arrays(prepared, reconstructions, done.fits, done.halves, done.caustic)
+    arrays = assessment_arrays(prepared, reconstructions, done.fits, done.halves)
     folder.arrays(names.ASSESSMENT, arrays)
     best = reconstructions[done.product]
     thickness = prepared.slice_thickness_m(best)
@@ -185,8 +185,8 @@ def draw(
             title = f"{done.product}: one standard deviation by the noise of the patterns"
             errors = sigma.amplitude[0], sigma.phase[0]
             store("error_map", scan_figures.draw_errors(*errors, illuminated, pixel, title))
-        if done.caustic is not None:
-            store("probe_caustic", draw_caustic(done.caustic, f"{done.product}: probe"))
+        if (focus := probe_caustic(prepared, best)) is not None:
+            store("probe_caustic", draw_caustic(focus, f"{done.product}: probe"))
         if best.slices is not None:
             layers = [picture_of(replace(best, objects=layer[None]), prepared) for layer in best.slices]
             title = f"{done.product}: slices along the beam"

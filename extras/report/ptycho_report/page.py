@@ -22,11 +22,11 @@ from markupsafe import Markup
 from ptycho.config import ConfigError
 from ptycho.config.memory import size_text
 from ptycho.evaluation import scan_figures
-from ptycho.evaluation.caustic import Caustic, draw_caustic
+from ptycho.evaluation.caustic import caustic, draw_caustic
 from ptycho.evaluation.display import ORIENTATION, shrink, shrink_phase
 from ptycho.files.atomic import write_atomically
 from ptycho.report.entries import Entry, differing
-from ptycho.report.gather import GRID_LINES, RunRecord, StoredRecon, section
+from ptycho.report.gather import GRID_LINES, RunRecord, StoredRecon, number, section
 from ptycho.report.wording import key_figures, score_text, time_text, verdict_of
 from ptycho.run import names
 from ptycho.run.record import check_output, is_page
@@ -155,13 +155,17 @@ def _others(record: RunRecord, product: scan_figures.Picture) -> Iterator[Chart]
 
 def _drawn_again(record: RunRecord, made: StoredRecon | None) -> Iterator[Chart]:
     """The probe through its focus, and how it varies, drawn as in the folder of the run."""
-    if (focus := Caustic.of_arrays(record.assessment)) is not None:
+    if made is None or made.probe is None:
+        return
+    wavelength, pixel = number(section(record.row, "probe_focus").get("wavelength_m")), record.pixel_m
+    if wavelength and pixel and 0 < wavelength <= 2 * min(pixel) and made.probe[0].any():
+        focus = caustic(made.probe[0], wavelength, pixel)
         caption = (
             "Intensity of the strongest probe mode along the beam, around the sample, in two cuts. A good "
             "focus is one narrow waist. If it is elsewhere in the other cut, the optic is astigmatic."
         )
         yield Chart("probe_caustic", figure_uri(draw_caustic(focus, f"{record.product}: probe")), caption)
-    if made is None or made.probe is None or made.opr_modes is None or made.opr_weights is None:
+    if made.opr_modes is None or made.opr_weights is None:
         return
     varied = made.probe[0], made.opr_modes, made.opr_weights
     figure = scan_figures.draw_variation(*varied, record.pixel_m, "Variation of the probe")
