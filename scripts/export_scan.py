@@ -1,13 +1,11 @@
 #!/usr/bin/env python
-"""Write a run's scan for other programs: patterns, positions, probe and object.
+"""Write the measured scan of a run for other programs: patterns, positions, probe and object.
 
     python scripts/export_scan.py run=outputs/mine output=mine.h5
     python scripts/export_scan.py run=outputs/mine output=mine.cxi recon=pinn
-    python scripts/export_scan.py run=outputs/lines output=lines.npz source=train image=1
 
 The format follows from the name: .h5 is a product of ptychodus, .cxi is CXI 1.6, .npz that of the published
-PtychoPINN. Of a run on a measured scan the patterns are read again from the measured file. All keys:
-conf/export.yaml.
+PtychoPINN. The patterns are read again from the measured file. All keys: conf/export.yaml.
 
 Exit code: 0 written, 1 it could not be written, 2 the run or the arguments cannot be used.
 """

@@ -162,20 +162,17 @@ def intensities(amplitudes: Patterns, counts: bool) -> Intensities:
     return Intensities(amplitudes, np.dtype(np.uint16 if brightest < 2**16 - 1 else np.uint32))
 
 
-def from_dataset(data: Dataset, image: int, object_: np.ndarray, with_patterns: bool = True) -> ExportedScan:
-    """Return the patterns of one image, with an object ``(M, M)`` in its coordinates; units unknown.
+def from_dataset(data: Dataset, object_: np.ndarray, with_patterns: bool = True) -> ExportedScan:
+    """Return the patterns of a scan, with an object ``(M, M)`` in its coordinates; units unknown.
 
     ``with_patterns=False``: without them, and without the pass over them that finds their dtype. ConfigError:
-    there is no such image, or the object is not one of this dataset.
+    the object is not one of this dataset.
     """
-    if not 0 <= image < data.n_images:
-        raise ConfigError(f"image={image}: must be from 0 to {data.n_images - 1}")
     side = data.object_size
     if object_.shape != (side, side):
         raise ConfigError(f"the object has shape {object_.shape}; that of the scan is {(side, side)}")
-    chosen = np.flatnonzero(data.image == image)
     exported = ExportedScan(
-        positions=data.positions[chosen].astype(np.float64),
+        positions=data.positions.astype(np.float64),
         probe=(data.photon_scale * data.probe).astype(np.complex64),
         domain="counts" if data.counts else "intensity",
         object=object_,
@@ -183,8 +180,7 @@ def from_dataset(data: Dataset, image: int, object_: np.ndarray, with_patterns: 
     )
     if not with_patterns:
         return exported
-    every = len(chosen) == len(data.image)
-    patterns = intensities(data.amplitudes if every else data.amplitudes.some(chosen), data.counts)
+    patterns = intensities(data.amplitudes, data.counts)
     return replace(exported, patterns=patterns, dtype=patterns.dtype)
 
 
@@ -199,7 +195,7 @@ def from_measured(
 
     ``beam``: that goes with the object, where it is not the dataset's.
     """
-    raw, binned, exported = scan.raw, scan.detector.bin, from_dataset(data, 0, object_, with_patterns)
+    raw, binned, exported = scan.raw, scan.detector.bin, from_dataset(data, object_, with_patterns)
     near_field = ""
     if scan.near_field is not None:
         source = scan.near_field.source_distance_m

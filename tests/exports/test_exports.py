@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from helpers.cli import ROOT, files, fresh
 
-from ptycho.config import ConfigError, RunConfig, ScanRunConfig, ZonePlateProbe
+from ptycho.config import ConfigError, RunConfig, ScanRunConfig
 from ptycho.config.data import DataConfig
 from ptycho.exports import FORMATS, SUFFIXES, cxi, format_of, npz, product
 from ptycho.exports.exported_scan import ExportedScan, from_dataset, intensities, product_of
@@ -23,7 +23,6 @@ from ptycho.readers.table import open_scan
 from ptycho.run import names
 from ptycho.run.folder import RunFolder
 from ptycho.run.record import check_output
-from ptycho.scan.dataset_file import to_arrays
 from ptycho.scan.patterns import Patterns
 from ptycho.scan.reconstruction import Reconstruction
 
@@ -252,28 +251,25 @@ def test_the_name_gives_the_format(tmp_path):
             check_output(path, bool(inputs), inputs)
 
 
-def of_two_images(dataset_of, counts, objects, **changes):
-    """Return four patterns, of one image and of the other in turn."""
-    values = {"image": [0, 1, 0, 1], "amplitudes": np.sqrt(counts).astype(np.float32), "objects": objects}
-    return dataset_of([[0, 0], [5, 1], [2, 9], [4, 4]], np.arange(4)[:, None], **values, **changes)
-
-
 def test_counts_of_a_dataset_are_whole_again(dataset_of):
-    n = np.random.default_rng(3).poisson(50, (4, 16, 16))
-    n[2, 3, 4] = 3_000_001
-    data = of_two_images(dataset_of, n, np.ones((2, 64, 64), np.complex64))
-    found = from_dataset(data, 0, data.objects[0])
+    n = np.random.default_rng(3).poisson(50, (2, 16, 16))
+    places, groups, truth = [[0, 0], [2, 9]], [[0], [1]], np.ones((64, 64), np.complex64)
+
+    def exported(counts):
+        return from_dataset(dataset_of(places, groups, amplitudes=np.sqrt(counts).astype(np.float32)), truth)
+
+    assert exported(n).dtype == np.uint16
+    n[1, 3, 4] = 3_000_001
+    found = exported(n)
     assert (found.dtype, found.domain, found.shape) == (np.uint32, "counts", (2, 16, 16))
-    np.testing.assert_array_equal(counts_of(found), n[[0, 2]])
-    np.testing.assert_array_equal(found.positions, [[0, 0], [2, 9]])
-    np.testing.assert_allclose(found.probe, data.photon_scale * data.probe)
-    assert from_dataset(data, 1, data.objects[1]).dtype == np.uint16
+    np.testing.assert_array_equal(counts_of(found), n)
+    np.testing.assert_array_equal(found.positions, places)
+    data = dataset_of(places, groups)
+    np.testing.assert_allclose(from_dataset(data, truth).probe, data.photon_scale * data.probe)
     halves = Patterns(np.sqrt(n / 2).astype(np.float32))
     assert intensities(halves, True).dtype == intensities(data.amplitudes, False).dtype == np.float32
-    with pytest.raises(ConfigError, match="image=2: must be from 0 to 1"):
-        from_dataset(data, 2, data.objects[0])
     with pytest.raises(ConfigError, match=r"the object has shape \(9, 9\)"):
-        from_dataset(data, 0, np.ones((9, 9)))
+        from_dataset(data, np.ones((9, 9)))
 
 
 @pytest.fixture(scope="module")
@@ -317,25 +313,16 @@ def test_the_product_of_a_run_places_its_object_as_the_run_did(simulated, tmp_pa
 
 
 @pytest.fixture(scope="module")
-def runs(simulated, dataset_of, tmp_path_factory):
-    """A folder of a run on that scan, ``measured``, and one of a simulated run, ``lines``; no networks."""
+def runs(simulated, tmp_path_factory):
+    """A folder of a run on that scan, ``measured``, and one of a simulated run, ``lines``."""
     root, side = tmp_path_factory.mktemp("runs"), simulated.data.object_size
     rng = np.random.default_rng(2)
     folder = RunFolder(root / "measured")
     folder.config(simulated.config)
     for name in ("pinn", "refined"):
         folder.arrays(names.recon(name), {"object": drawn(rng, 1, side, side)})
-    config = RunConfig(N=32, size=64, gridsize=1, nimgs_train=1, nimgs_test=2, batch_size=1, nphotons=1e4)
-    folder = RunFolder(root / "lines")
-    folder.config(config)
-    counts, objects = rng.poisson(9, (4, 32, 32)), drawn(rng, 2, 64, 64)
-    data = of_two_images(dataset_of, counts, objects, N=32, region_size=32)
-    folder.arrays(names.dataset(config.N, config.gridsize, "test"), to_arrays(data))
-    folder.arrays(names.recon("pinn"), {"object": drawn(rng, 2, 64, 64)})
-    plate = RunFolder(root / "plate")
-    plate.config(replace(config, probe=ZonePlateProbe(energy_keV=7.0, pixel_size_nm=25.0)))
-    plate.arrays(names.dataset(config.N, config.gridsize, "test"), to_arrays(data))
-    return SimpleNamespace(root=root, data=data)
+    RunFolder(root / "lines").config(RunConfig())
+    return SimpleNamespace(root=root)
 
 
 @pytest.fixture
@@ -377,28 +364,18 @@ def test_the_product_of_a_run_is_what_its_metrics_say(runs, script, tmp_path):
     assert code == 2 and "holds no reconstruction" in err
 
 
-def test_a_simulated_run_is_exported_by_image(runs, script, tmp_path):
-    run = runs.root / "lines"
-    assert script("export_scan", f"run={run}", "output=a.npz", "image=1")[0] == 0
-    raw = open_scan(tmp_path / "a.npz")
-    np.testing.assert_array_equal(raw.object, runs.data.objects[1])
-    np.testing.assert_allclose(raw.positions - 32 / 2, [[5, 1], [4, 4]])  # middles, from the object's corner
-    assert script("export_scan", f"run={run}", "output=a.cxi", "pixel_m=2e-8", "energy_eV=9000")[0] == 0
-    found = open_scan(tmp_path / "a.cxi")
-    dx = 1.239841984e-6 / found.energy_eV * found.distance_m / (32 * found.detector_pixel_m[0])
-    assert dx == pytest.approx(2e-8) and found.detector_pixel_m[0] == 75e-6
-    assert script("export_scan", f"run={runs.root / 'plate'}", "output=p.cxi", "image=0")[0] == 0
-    found = open_scan(tmp_path / "p.cxi")
-    assert found.energy_eV == pytest.approx(7000)
-    np.testing.assert_allclose(np.diff(found.positions, axis=0), [[2 * 25e-9, 9 * 25e-9]])
-
-
 MISTAKES = [
     ("export_scan", ["output=a.h5"], "run=None: must be the folder of a run"),
-    ("export_scan", ["run=RUNS/lines", "output=a.cxi"], "a.cxi: CXI states lengths in metres, and pixel_m, "),
-    ("export_scan", ["run=RUNS/lines", "output=a.h5", "recon=refined"], "recon=refined: the run has pinn"),
-    ("export_scan", ["run=RUNS/lines", "output=a.h5", "source=val", "recon=pinn"], "recon=pinn: must be gt"),
-    ("export_scan", ["run=RUNS/plate", "output=a.h5", "energy_eV=1"], "energy_eV=1.0: must be null: the run"),
+    (
+        "export_scan",
+        ["run=RUNS/lines", "output=a.h5"],
+        "is no run on a measured scan; the datasets",
+    ),
+    (
+        "export_scan",
+        ["run=RUNS/measured", "output=a.h5", "recon=lsqml"],
+        "recon=lsqml: the run has pinn,",
+    ),
     ("simulate_scan", ["output=a.cxi", "imperfections.defocus=3"], "did you mean imperfections.defocus_um?"),
 ]
 

@@ -8,7 +8,8 @@ import pytest
 from helpers.cli import ROOT, SCRIPT, TINY, TINY_UNROLLED, files
 
 from ptycho.command_line.training_jobs import Job, explain_going_on
-from ptycho.config import ConfigError, RunConfig
+from ptycho.config import ConfigError, RunConfig, ScanRunConfig
+from ptycho.config.data import DataConfig
 from ptycho.files.atomic import WriteError
 from ptycho.run.folder import RunFolder, check_free
 from ptycho.run.record import own_files
@@ -230,10 +231,11 @@ def test_a_stopped_run_says_where_the_old_one_is(run):
 
 
 @pytest.mark.parametrize("name", ["metrics.json", "recons/pinn/recon.npz"])
-def test_no_program_replaces_a_file_of_a_run(run, before, name, small_scans, trained_run, in_process):
-    target = f"output={run / name}"
+def test_no_program_replaces_a_file_of_a_run(run, before, name, small_scans, tmp_path, in_process):
+    target, measured = f"output={run / name}", tmp_path / "measured"
+    RunFolder(measured).config(ScanRunConfig(data=DataConfig(file=("a.h5",))))
     for script, *words in (
-        ("export_scan", f"run={trained_run}", "format=npz"),
+        ("export_scan", f"run={measured}", "format=npz"),
         ("simulate_scan", "n_positions=4", "N=32", "format=npz"),
     ):
         words = (*words, target, "overwrite=true")

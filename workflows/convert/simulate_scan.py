@@ -18,11 +18,11 @@ from ptycho.exports import FORMATS, format_of
 from ptycho.exports.exported_scan import ExportedScan
 from ptycho.progress import Advance, Progress
 from ptycho.run.record import check_output
-from ptycho.scan.probe import fresnel_number, make_probe
+from ptycho.scan.probe import ZONE_PLATE_WINDOW_NM, fresnel_number, make_probe
 from ptycho.simulation.measured_like import MeasuredLike, ScanSettings, simulate_measured_like, state_scan
 from ptycho.simulation.near_field import simulate_near_field
 from ptycho.simulation.truth import truth_of
-from workflows.convert.export_scan import DETECTOR_PIXEL_M, describe_file, distance_m, plate_units
+from workflows.convert.export_scan import describe_file
 
 
 @settings(kw_only=True)
@@ -38,7 +38,7 @@ class SimulateConfig(ScanSettings):
         ZonePlateProbe(), "illumination; energy and pixel are those of the zone plate", discriminator="kind"
     )
     detector_pixel_m: Number = key(
-        DETECTOR_PIXEL_M,
+        75e-6,
         "pixel size of the detector (Eiger 75 µm, Medipix 55 µm), from which the distance follows",
         ge=1e-7,
         le=1e-2,
@@ -84,10 +84,11 @@ def simulate_scan(config: SimulateConfig) -> list[str]:
 
 def far_field(config: SimulateConfig) -> tuple[MeasuredLike, dict[str, Any]]:
     """A scan in units of its zone plate, which are those of the default one with another probe."""
-    units = plate_units(config.plate, config.N)
-    distance = distance_m(units["pixel_m"][0], units["energy_eV"], config.detector_pixel_m, config.N)
-    simulated = simulate_measured_like(config, make_probe(config.probe, config.N), **units)
-    return simulated, units | {"distance_m": distance}
+    plate, N = config.plate, config.N
+    energy, pixel = 1e3 * plate.energy_keV, 1e-9 * (plate.pixel_size_nm or ZONE_PLATE_WINDOW_NM / N)
+    distance = pixel * N * config.detector_pixel_m / wavelength_m(energy)  # z = dx·N·p/λ
+    simulated = simulate_measured_like(config, make_probe(config.probe, N), energy, (pixel, pixel))
+    return simulated, {"pixel_m": (pixel, pixel), "energy_eV": energy, "distance_m": distance}
 
 
 def near_field(config: SimulateConfig) -> tuple[MeasuredLike, dict[str, Any]]:
