@@ -104,8 +104,6 @@ def reconstruct(
         ConfigError: a setting that is unknown or cannot be; a scan of too few patterns; no pty-chi.
         LsqmlError: pty-chi failed.
     """
-    if method == "refined":
-        raise ConfigError("method=refined: has been removed; use solver, or pinn for a network's object")
     if method not in SECTIONS:
         raise ConfigError(f"method={method}: must be one of {', '.join(SECTIONS)}")
     scan = as_scan(scan, {key: settings.pop(key) for key in [*settings] if key in fields_of(DataConfig)})

@@ -275,7 +275,6 @@ class EpochsConfig(AdamConfig):
     patience: Integer | None = key(
         None, "epochs without a better validation loss after which the training ends; null: never", ge=1
     )
-    tensorboard: Flag = key(False, "also write losses for TensorBoard: <output_dir>/<network>/tensorboard")
     callbacks: Text | None = key(
         None, "my_module:make: your own function () → Keras callback, or a list", program="import path"
     )

@@ -20,7 +20,6 @@ VISUALS = "visuals"
 WEIGHTS, SETUP, HISTORY, DESCRIPTION = "weights.npz", "setup.npz", "history.csv", "model.json"
 PRIOR, EXAMPLES = "prior", "examples"  # of the denoiser of the solver
 PROBE = "probe.npz"
-TENSORBOARD = "tensorboard/events.out.tfevents.1"  # a name that TensorBoard takes
 CARD = "card.md"  # of a pretrained network
 CHECKPOINTS = "checkpoints"
 LIVE = "live"  # frames and positions of a live scan

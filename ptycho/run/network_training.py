@@ -22,7 +22,7 @@ from ptycho.run.folder import RunFolder
 from ptycho.run.network import is_stored, read_history, read_network, read_probe, setup_of, write_network
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import probe_mask
-from ptycho.training.callbacks import TensorBoard, callbacks_of, standard_callbacks
+from ptycho.training.callbacks import callbacks_of, standard_callbacks
 from ptycho.training.checkpoint import Checkpoints, History
 from ptycho.training.competitors import COMPETITORS, training_geometry
 from ptycho.training.fitting import FitSettings, ProbeLearner, train
@@ -88,8 +88,6 @@ def train_network(
     checkpoints = Checkpoints(place, settings, seconds)
     if history is None:
         own = callbacks_of(config.train.callbacks, callbacks)
-        if config.train.tensorboard:
-            own.append(TensorBoard(folder.place(f"{name}/{names.TENSORBOARD}")))
         every = standard_callbacks(checkpoints, stop, config.train.patience, bar, own)
         with folder.timed(f"{name}_training"):
             try:

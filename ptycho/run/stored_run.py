@@ -15,7 +15,12 @@ from ptycho.config.run_config import PRETRAINED
 from ptycho.files.reading import read_json, read_yaml
 from ptycho.run.names import CONFIG, MANIFEST, METRICS, REPLACED
 
-REMOVED = {("object", "kind"): "lines", ("denoise",): False, ("stitch", "passes"): ...}
+REMOVED = {
+    ("object", "kind"): "lines",
+    ("denoise",): False,
+    ("stitch", "passes"): ...,
+    ("train", "tensorboard"): ...,
+}
 """Keys of former versions, and the value that changed nothing; ``...``: no value changed anything."""
 
 
@@ -50,9 +55,6 @@ def read_job(run: Path) -> Job:
         part = values.get(section[0]) if section else values
         if isinstance(part, dict) and name in part and neutral in (..., part[name]):
             del part[name]
-    stitch = values.get("stitch")
-    if isinstance(stitch, dict) and stitch.get("method") == "refined":  # of former versions
-        stitch["method"] = "probe"
     try:
         config = from_mapping(values)
     except ConfigError as error:

@@ -1,25 +1,22 @@
 """Callbacks of a training.
 
 Those of the program save checkpoints, show a bar, and stop early or on a signal; others are Keras callbacks
-of the user, an ``on_event``, and TensorBoard.
+of the user, and an ``on_event``.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
-import time
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import keras
-import tensorflow as tf
 
 from ptycho.config import ConfigError
 from ptycho.config.own_code import load
 from ptycho.progress import Event, OnEvent, Progress
-from ptycho.training.checkpoint import Checkpoints, Losses
+from ptycho.training.checkpoint import Checkpoints
 from ptycho.training.interrupt import StopRequest
 from ptycho.training.loop import Callback, Training
 
@@ -183,6 +180,7 @@ class KerasCallback(Callback):
     def begin(self, training: Training) -> None:
         self._model = training.task.model
         self._model.stop_training = False
+        self._model.optimizer = training.task.optimizer  # TensorBoard reads its learning rate
         self._callback.set_model(self._model)
         self._callback.set_params({"epochs": training.task.epochs})
         self._callback.on_train_begin()
@@ -207,33 +205,3 @@ class TellEvents(Callback):
 
     def end_epoch(self, training: Training) -> None:
         self._on_event(Event("epoch", training.task.name, dict(training.history.rows[-1])))
-
-
-class TensorBoard(Callback):
-    """The rows of ``history.csv`` as scalars for TensorBoard; a training that goes on writes them anew."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def begin(self, training: Training) -> None:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = tf.io.TFRecordWriter(str(self._path))
-        self._write(tf.compat.v1.Event(wall_time=time.time(), file_version="brain.Event:2"))
-        for row in training.history.rows:
-            self._write_row(row)
-
-    def end_epoch(self, training: Training) -> None:
-        self._write_row(training.history.rows[-1])
-
-    def close(self) -> None:
-        self._file.close()
-
-    def _write_row(self, row: Losses) -> None:
-        scalars = ((name, value) for name, value in row.items() if name != "epoch")
-        values = [tf.compat.v1.Summary.Value(tag=name, simple_value=value) for name, value in scalars]
-        summary = tf.compat.v1.Summary(value=values)
-        self._write(tf.compat.v1.Event(wall_time=time.time(), step=int(row["epoch"]), summary=summary))
-
-    def _write(self, event: Any) -> None:
-        self._file.write(event.SerializeToString())
-        self._file.flush()

@@ -166,7 +166,7 @@ def test_arrays_that_cannot_be_are_named(arrays, message):
     ("settings", "message"),
     [
         ({"method": "pie"}, "method=pie: must be one of solver, pinn, lsqml"),
-        ({"method": "refined"}, "^method=refined: has been removed; use solver, or pinn for a network's obj"),
+        ({"method": "refined"}, "^method=refined: must be one of solver, "),
         ({"regularisation_weight": -1.0}, "^regularisation_weight=-1.0: must be a finite number >= 0, or N"),
         ({"method": "lsqml", "regulariser": "none"}, "regulariser=none: method=lsqml has no such argument"),
         ({"compile_xla": 3}, "^compile_xla=3"),

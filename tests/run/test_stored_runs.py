@@ -44,7 +44,7 @@ def test_a_configuration_survives_its_file(tmp_path, config):
     [
         ({"object": {"kind": "lines"}}, RunConfig()),
         ({"stitch": {"passes": 7, "method": "grid"}}, RunConfig(stitch=cfg.StitchConfig(method="grid"))),
-        ({"stitch": {"passes": 7, "method": "refined"}}, RunConfig()),
+        ({"train": {"tensorboard": True}}, RunConfig()),
         ({"object": {"kind": "blobs"}}, r"config\.yaml: object\.kind=blobs: unknown key"),
     ],
     ids=str,
