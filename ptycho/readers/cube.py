@@ -58,7 +58,8 @@ def _read_npy(path: Path) -> Patterns:
     array = np.load(path, mmap_mode="r", allow_pickle=False)
     if not array.flags.c_contiguous:
         raise FileError(f"is an array {array.shape} in Fortran order; save np.ascontiguousarray of it")
-    return frames_in_file(path, array.shape, array.dtype, array.offset)
+    form, grid = as_list(ARRAY, array.shape, array.dtype)
+    return Frames(FileArray(path.open("rb"), form, array.dtype, array.offset), grid)
 
 
 def _read_matlab(path: Path) -> Patterns:
@@ -90,14 +91,6 @@ class Records(Patterns):
 
     def fill(self, first: int, into: np.ndarray) -> None:
         into[:] = self.records[first : first + len(into)]["frame"][:, self._rows]
-
-
-def frames_in_file(path: Path, shape: tuple[int, ...], dtype: np.dtype, start: int) -> Frames:
-    """Return frames ``(A, B, H, W)`` or ``(J, H, W)`` that follow each other from byte ``start`` on."""
-    form, grid = as_list(ARRAY, shape, dtype)
-    if path.stat().st_size < start + (size := math.prod(form) * dtype.itemsize):
-        raise FileError(f"declares {shape} of {dtype}, {size} bytes, and ends before")
-    return Frames(FileArray(path.open("rb"), form, dtype, start), grid)
 
 
 def read_empad(path: Path) -> Patterns:
@@ -168,8 +161,8 @@ def _records(
 ZARR = (".zgroup", ".zarray", "zarr.json")
 
 
-class ZarrPatterns(Patterns):
-    """Patterns ``(J, H, W)`` of an array of Zarr, ``(A, B, H, W)`` or ``(J, H, W)``."""
+class LazyPatterns(Patterns):
+    """Patterns ``(J, H, W)`` of an array of Zarr or Dask, ``(A, B, H, W)`` or ``(J, H, W)``."""
 
     def __init__(self, array: Any) -> None:
         self._array, self.dtype = array, np.dtype(array.dtype)
@@ -181,16 +174,8 @@ class ZarrPatterns(Patterns):
             row, column = divmod(first, line)
             count = min(len(into), line - column)
             lead = () if self.grid is None else (row,)
-            into[:count] = self._array[(*lead, slice(column, column + count))]
+            into[:count] = np.asarray(self._array[(*lead, slice(column, column + count))])
             first, into = first + count, into[count:]
-
-
-def _at_once(load: Callable[[], np.ndarray], shape: tuple[int, ...], dtype: np.dtype) -> Frames:
-    """Return the patterns ``(A, B, H, W)`` or ``(J, H, W)`` that ``load`` gives, in memory."""
-    form, grid = as_list(ARRAY, shape, dtype)
-    if (size := math.prod(shape) * dtype.itemsize) > 2**33:
-        raise FileError(f"takes {size} bytes; at most 8 GiB are read at once; save it as .hspy")
-    return Frames(np.asarray(load()).reshape(form), grid)
 
 
 def read_zarr(path: Path) -> Patterns:
@@ -208,7 +193,7 @@ def read_zarr(path: Path) -> Patterns:
     beside = {name: dict(member.attrs) for name, member in members}
     group = key.rpartition("/")[0]
     axes = [beside.get(f"{group}/axis-{number}".lstrip("/"), {}) for number in range(arrays[key].ndim - 2)]
-    source = ZarrPatterns(arrays[key])
+    source = LazyPatterns(arrays[key])
     source.step_m = step_m([_axis(axis) for axis in axes])
     return source
 
@@ -226,29 +211,23 @@ def read_by_rosettasciio(path: Path) -> Patterns:
         signals = importlib.import_module(plugin["api"]).file_reader(str(path), lazy=True)
     signal = signals[largest({number: one["data"].shape for number, one in enumerate(signals)})]
     cube, axes = signal["data"], [_axis(axis) for axis in signal["axes"]]
-    if tags := signal["original_metadata"].get("ImageList"):
-        source, axes = _read_gatan(path, tags["TagGroup0"], cube.shape, cube.dtype, axes)
-    else:
-        source, axes = _at_once(lambda: cube, cube.shape, cube.dtype), axes[:-2]
-    source.step_m = step_m(axes)
+    source: Patterns = LazyPatterns(cube)
+    if len(axes) == 4 and _detector_first(signal["original_metadata"].get("ImageList"), axes):
+        if cube.nbytes > 2**33:
+            raise FileError(f"takes {cube.nbytes} bytes; at most 8 GiB are read at once; save it as .hspy")
+        turned = np.ascontiguousarray(np.asarray(cube).transpose(2, 3, 0, 1))
+        source, axes = LazyPatterns(turned), axes[2:] + axes[:2]
+    source.step_m = step_m(axes[:-2])
     return source
 
 
-def _read_gatan(
-    path: Path, tags: dict[str, Any], shape: tuple[int, ...], dtype: np.dtype, axes: list[Axis]
-) -> tuple[Frames, list[Axis]]:
-    """Return the frames of an array of DigitalMicrograph, whose tags say where it begins; the scan's axes."""
-    start = tags["ImageData"]["Data"]["offset"]
-    swapped = tags.get("ImageTags", {}).get("Meta Data", {}).get("Data Order Swapped")
-    looks_swapped = step_m(axes[:2]) is None or step_m(axes[2:]) is not None  # as in older files
-    if len(shape) != 4 or not (looks_swapped if swapped is None else not int(swapped)):
-        return frames_in_file(path, shape, dtype, start), axes[:-2]
-
-    def load() -> np.ndarray:
-        cube = np.fromfile(path, dtype, math.prod(shape), offset=start)
-        return cube.reshape(shape).transpose(2, 3, 0, 1)
-
-    return _at_once(load, shape[2:] + shape[:2], dtype), axes[2:]
+def _detector_first(images: dict[str, Any] | None, axes: list[Axis]) -> bool:
+    """Return whether the tags of DigitalMicrograph, or in older files the axes, say so."""
+    if not images:
+        return False
+    swapped = images["TagGroup0"].get("ImageTags", {}).get("Meta Data", {}).get("Data Order Swapped")
+    looks_so = step_m(axes[:2]) is None or step_m(axes[2:]) is not None
+    return looks_so if swapped is None else not int(swapped)
 
 
 def _axis(axis: dict[str, Any]) -> Axis:
