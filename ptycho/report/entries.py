@@ -1,26 +1,16 @@
-"""Runs that are compared: folders → rows of one table; ``scans.csv``, ``scans.md``: a row for each scan."""
+"""The table of many scans, ``scans.csv`` and ``scans.md``: a row for each run, with its scores."""
 
 from __future__ import annotations
 
-import csv
-import glob
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ptycho.config import ConfigError
-from ptycho.config.messages import show
 from ptycho.files.atomic import write_text
-from ptycho.files.reading import shown
-from ptycho.report.gather import FINISHED, GRID_LINES, PLACES, RUNNING, RunRecord, gather, is_run, number
-from ptycho.report.wording import advice_of, score_text, verdict_of
-from ptycho.run import names
+from ptycho.report.gather import FINISHED, RunRecord, gather, is_run, number
+from ptycho.report.wording import advice_of, score_text
 from ptycho.run.folder import csv_text
-from ptycho.run.record import read_record
 
 CSV, MARKDOWN = "scans.csv", "scans.md"
 SCORES = ("r_factor", "r_free", "deviance_holdout", "frc_nm", "flags")
@@ -30,182 +20,33 @@ COLUMNS = (*FIRST_COLUMNS, *MEASURED_COLUMNS, *LAST_COLUMNS)
 NO_COLUMN = ("data.file", "output_dir", "overwrite")  # of the overrides: scan and folder tell them
 
 
-@dataclass(frozen=True, eq=False)
-class Entry:
-    """A run among others; its ``label`` is unique among those that are compared."""
-
-    label: str
-    record: RunRecord
-
-    @property
-    def progress(self) -> str:
-        """Last line of the log of a run that goes on, without its date."""
-        if self.record.state != RUNNING or not self.record.log:
-            return ""
-        before, _, text = self.record.log[-1].partition(" INFO ")
-        return text or before
-
-    @property
-    def flags(self) -> tuple[str, ...]:
-        """Names of the flags of the product, gravest first."""
-        return tuple(one.flag for one in advice_of(self.record.row))
-
-    @property
-    def level(self) -> str:
-        """Level of trust of the product, as of :func:`~.wording.verdict_of`."""
-        return verdict_of(self.record).level
-
-    @property
-    def pixel_nm(self) -> float | None:
-        """The larger pitch of the object's pixels in nm; None: unknown."""
-        return None if self.record.pixel_m is None else 1e9 * max(self.record.pixel_m)
-
-    @property
-    def resolution_nm(self) -> float | None:
-        """Half period at which halves of the scan stop to agree; at best the pixel."""
-        halves = self.record.metrics.get("half_scan_frc")
-        if not isinstance(halves, dict) or self.pixel_nm is None:
-            return None
+def cells_of(record: RunRecord) -> dict[str, Any]:
+    """Return the cells of a run in a table, as numbers and texts."""
+    row, sizes, halves = record.row, record.sizes, record.metrics.get("half_scan_frc")
+    precision = None
+    if isinstance(halves, dict) and record.pixel_nm is not None:  # at best it is the pixel
         metres = number(halves.get("frc50_m"))
-        return self.pixel_nm if metres is None else 1e9 * metres
-
-    @cached_property
-    def same_scan(self) -> tuple[str, ...]:
-        """Key that entries of one scan share: the measured file; the truth of simulated test images."""
-        if self.record.kind == GRID_LINES:
-            try:
-                truth = read_record(self.record.path).get(names.recon("gt"), "")
-            except ConfigError:
-                truth = ""
-            return ("truth", truth or self.label)
-        stored = self.record.flat.get("data.file")
-        listed = stored if isinstance(stored, list) else []
-        return ("file", str(Path(str(listed[0])).absolute()) if listed else self.label)
-
-    @property
-    def cells(self) -> dict[str, Any]:
-        """A row of the table, as numbers and texts."""
-        row, sizes = self.record.row, self.record.sizes
-        names_of_scores = "r_factor", "r_free", "r_noise", "deviance_holdout"
-        ssim = row.get("ssim")
-        pair = ssim if isinstance(ssim, list) and len(ssim) == 2 else [None, None]
-        return {
-            "run": self.label,
-            "state": self.record.state,
-            "product": self.record.product,
-            "patterns": _whole(sizes.get("patterns")),
-            "N": _whole(sizes.get("N")) or _whole(self.record.flat.get("N")),
-            "pixel_nm": self.pixel_nm,
-            **{name: number(row.get(name)) for name in names_of_scores},
-            "frc_nm": self.resolution_nm,
-            "ssim_amplitude": number(pair[0]),
-            "ssim_phase": number(pair[1]),
-            "flags": " ".join(self.flags),
-            "seconds": self.record.seconds,
-        }
+        precision = record.pixel_nm if metres is None else 1e9 * metres
+    ssim = row.get("ssim")
+    pair = ssim if isinstance(ssim, list) and len(ssim) == 2 else [None, None]
+    names_of_scores = "r_factor", "r_free", "r_noise", "deviance_holdout"
+    return {
+        "state": record.state,
+        "product": record.product,
+        "patterns": _whole(sizes.get("patterns")),
+        "N": _whole(sizes.get("N")) or _whole(record.flat.get("N")),
+        "pixel_nm": record.pixel_nm,
+        **{name: number(row.get(name)) for name in names_of_scores},
+        "frc_nm": precision,
+        "ssim_amplitude": number(pair[0]),
+        "ssim_phase": number(pair[1]),
+        "flags": " ".join(one.flag for one in advice_of(row)),
+        "seconds": record.seconds,
+    }
 
 
 def _whole(value: Any) -> int | None:
     return None if (known := number(value)) is None else int(known)
-
-
-@dataclass(frozen=True)
-class Found:
-    """Entries, and the folders that were skipped, with the reason."""
-
-    entries: tuple[Entry, ...]
-    skipped: tuple[tuple[str, str], ...]
-
-
-def find_entries(words: Sequence[str], most: int = 1000) -> Found:
-    """Find the entries of runs, of folders of runs (batches, sweeps), and of patterns of such.
-
-    Raises:
-        ConfigError: a pattern or a folder names nothing, or too many runs.
-    """
-    runs: dict[Path, None] = {}
-    passed: dict[str, str] = {}
-    for word in words:
-        for path in _folders(word):
-            inside = [path] if is_run(path) else runs_below(path)
-            passed |= {} if is_run(path) else failed_scans(path)
-            runs |= dict.fromkeys(inside)
-            if not inside:
-                passed[str(path)] = "holds no run"
-    if len(runs) > most:
-        raise ConfigError(f"runs: {len(runs)} runs; at most {most} are compared; name fewer")
-    entries, labels = [], _labels([*runs])
-    for path in runs:
-        try:
-            entries.append(Entry(labels[path], gather(path)))
-        except (ConfigError, OSError) as error:
-            passed[str(path)] = shown(str(error))
-    return Found(tuple(entries), tuple(passed.items()))
-
-
-def _folders(word: str) -> list[Path]:
-    if Path(word).exists():
-        return [Path(word)]
-    if not glob.has_magic(word):
-        raise ConfigError(f"runs={word}: no such folder")
-    found = sorted(glob.glob(word, recursive=True))
-    if not found:
-        raise ConfigError(f"runs={word}: matches nothing")
-    return [Path(name) for name in found if Path(name).is_dir()]
-
-
-def runs_below(path: Path, depth: int = 4) -> list[Path]:
-    """Return the runs in a folder that is none itself, and in the folders in it; links are not followed."""
-    if depth == 0 or not path.is_dir():
-        return []
-    runs = []
-    for inner in sorted(path.iterdir()):
-        if inner.is_dir() and not inner.is_symlink() and not inner.name.startswith("."):
-            runs += [inner] if is_run(inner) else runs_below(inner, depth - 1)
-    return runs
-
-
-def failed_scans(night: Path) -> dict[str, str]:
-    """Return the scans of a batch that have no run, and why, as its table says."""
-    try:
-        with (night / CSV).open(newline="", encoding="utf-8") as file:
-            rows = list(csv.DictReader(file))
-    except (OSError, ValueError, csv.Error):
-        return {}
-    failed = [row for row in rows if row.get("state") == "failed" and row.get("scan")]
-    errors = {night / row["scan"]: shown(row.get("error") or "failed") for row in failed}
-    return {str(path): error for path, error in errors.items() if not is_run(path)}
-
-
-def _labels(runs: list[Path]) -> dict[Path, str]:
-    """Return the shortest ends of paths that distinguish the runs."""
-    resolved = {path: path.resolve().parts for path in runs}
-    for count in range(1, max((len(parts) for parts in resolved.values()), default=1) + 1):
-        labels = {path: "/".join(parts[-count:]) for path, parts in resolved.items()}
-        if len(set(labels.values())) == len(runs):
-            break
-    return labels if runs else {}
-
-
-def differing(entries: Sequence[Entry], most: int = 40) -> tuple[list[str], list[list[str]]]:
-    """Return up to ``most`` keys whose values differ between runs that have them, and these of each entry."""
-    values: dict[str, set[str]] = {}
-    for entry in entries:
-        for key, value in entry.record.flat.items():
-            values.setdefault(key, set()).add(repr(value))
-    left_out = {*PLACES, "data.file"}
-    keys = [key for key, found in values.items() if len(found) > 1 and key not in left_out][:most]
-    rows = (entry.record.flat for entry in entries)
-    return keys, [[shown(show(row[key])) if key in row else "" for key in keys] for row in rows]
-
-
-def held_out_of(entry: Entry) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return patterns ``(n,)`` held out of the product, and their deviance; None: the run stored neither."""
-    arrays, name = entry.record.assessment, entry.record.product
-    patterns, values = arrays.get(f"{name}_holdout_patterns"), arrays.get(f"{name}_holdout_deviance")
-    if patterns is None or values is None or patterns.shape != values.shape or patterns.ndim != 1:
-        return None
-    return patterns, values
 
 
 def row_of(run: Path) -> dict[str, str]:
@@ -213,7 +54,7 @@ def row_of(run: Path) -> dict[str, str]:
     record = gather(run) if is_run(run) else None
     if record is None or record.state != FINISHED:
         return {}
-    cells = Entry("", record).cells
+    cells = cells_of(record)
     return {name: score_text(cells[name]) for name in (*MEASURED_COLUMNS, "seconds")}
 
 

@@ -185,6 +185,11 @@ class RunRecord:
         return float(pitch[0]), float(pitch[1])
 
     @property
+    def pixel_nm(self) -> float | None:
+        """The larger pitch of the object's pixels in nm; None: unknown."""
+        return None if self.pixel_m is None else 1e9 * max(self.pixel_m)
+
+    @property
     def rows(self) -> dict[str, dict[str, Any]]:
         """Scores of each reconstruction, the product's first."""
         every = [name for name in (*ORDER, *REFERENCES) if isinstance(self.metrics.get(name), dict)]

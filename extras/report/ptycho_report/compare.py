@@ -13,10 +13,10 @@ from ptycho.evaluation.display import WRAPPED, ShownPhase, show_phase
 from ptycho.evaluation.figures import draw_correlations
 from ptycho.evaluation.frc import Curve, frc
 from ptycho.evaluation.scan_figures import Ends, ends_of, phase_ends
-from ptycho.report.entries import Entry, held_out_of
 from ptycho.report.gather import GRID_LINES, StoredRecon, number
 from ptycho.scan.comparison import DIFFERENT, compare
 from ptycho.scan.ramp import levelled
+from ptycho_report.entries import Entry, held_out_of
 from ptycho_report.pictures import DIVERGING, GREY, Picture, coloured, coloured_phase
 from ptycho_report.scan_charts import Chart, chart
 
@@ -89,7 +89,7 @@ def _group(entries: list[Entry]) -> Group:
     if product is None:
         rows = [Seen(entry, verdict(entry, best), "not readable") for entry in ordered]
         return Group(title, common, tuple(rows), None)
-    frame = Frame.of(product, best.pixel_nm)
+    frame = Frame.of(product, best.record.pixel_nm)
     every = [align_to(frame, entry, best) for entry in ordered]
     ends = frame.grey, frame.colour
     limits = [_limit([one.off[k] for one in every if one.off], ends[k]) for k in (0, 1)]
@@ -211,7 +211,7 @@ def align_to(frame: Frame, entry: Entry, best: Entry, same_pixel: float = 0.01, 
     seen = replace(seen, pictures=frame.draw(image, mask, phase))
     if entry is best or not mask.any():
         return seen
-    one, two = entry.pixel_nm, best.pixel_nm
+    one, two = entry.record.pixel_nm, best.record.pixel_nm
     if one is not None and two is not None and abs(one / two - 1) > same_pixel:
         return replace(seen, note=f"other pixel, {one:.4g} nm against {two:.4g} nm: not aligned")
     placed, known = in_frame(image, frame.image, frame.mask, mask)

@@ -11,10 +11,11 @@ from ptycho.command_line.words import place_words
 from ptycho.config import ConfigError, check
 from ptycho.config.schema import Text, Texts, key, settings
 from ptycho.files.atomic import write_text
-from ptycho.report.entries import differing, find_entries, markdown
+from ptycho.report.entries import markdown
 from ptycho.report.wording import score_text
 from ptycho.run.folder import csv_text
 from ptycho.run.record import check_output
+from ptycho_report.entries import differing, find_entries
 from ptycho_report.page import check_page, compare_page, write_page
 from ptycho_report.report_command import links
 

@@ -25,12 +25,13 @@ from ptycho.evaluation import scan_figures
 from ptycho.evaluation.caustic import caustic, draw_caustic
 from ptycho.evaluation.display import ORIENTATION, shrink, shrink_phase
 from ptycho.files.atomic import write_atomically
-from ptycho.report.entries import Entry, differing
 from ptycho.report.gather import GRID_LINES, RunRecord, StoredRecon, number, section
-from ptycho.report.wording import key_figures, score_text, time_text, verdict_of
+from ptycho.report.wording import score_text, verdict_of
 from ptycho.run import names
 from ptycho.run.record import check_output, is_page
 from ptycho_report.compare import group_entries
+from ptycho_report.entries import Entry, differing
+from ptycho_report.key_figures import key_figures, time_text
 from ptycho_report.pictures import (
     GREY,
     HERO,

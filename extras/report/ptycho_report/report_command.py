@@ -13,9 +13,9 @@ from ptycho.command_line.jobs import run_program
 from ptycho.command_line.words import place_words
 from ptycho.config import check
 from ptycho.config.schema import Text, key, settings
-from ptycho.report.entries import Entry, find_entries
 from ptycho.report.gather import gather, is_run
 from ptycho.run import names
+from ptycho_report.entries import Entry, find_entries
 from ptycho_report.page import check_page, index_page, report_page, write_page
 
 INDEX = "index.html"
