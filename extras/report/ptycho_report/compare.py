@@ -13,12 +13,13 @@ from ptycho.evaluation.display import WRAPPED, ShownPhase, show_phase
 from ptycho.evaluation.figures import draw_correlations
 from ptycho.evaluation.frc import Curve, frc
 from ptycho.evaluation.scan_figures import Ends, ends_of, phase_ends
-from ptycho.report.gather import GRID_LINES, StoredRecon, number
+from ptycho.report.gather import GRID_LINES, number
 from ptycho.scan.comparison import DIFFERENT, compare
 from ptycho.scan.ramp import levelled
 from ptycho_report.entries import Entry, held_out_of
 from ptycho_report.pictures import DIVERGING, GREY, Picture, coloured, coloured_phase
 from ptycho_report.scan_charts import Chart, chart
+from ptycho_report.stored_recon import StoredRecon, read_recon
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +85,7 @@ def _group(entries: list[Entry]) -> Group:
         ordered = sorted(entries, key=lambda entry: (score_of(entry)[0], held_out_of(entry) is None))
     else:
         ordered = entries
-    best, product = ordered[0], ordered[0].record.read(ordered[0].record.product)
+    best, product = ordered[0], _product(ordered[0])
     title = best.record.scan if best.record.kind != GRID_LINES else "test images of one truth"
     if product is None:
         rows = [Seen(entry, verdict(entry, best), "not readable") for entry in ordered]
@@ -182,6 +183,10 @@ class Frame:
         }
 
 
+def _product(entry: Entry) -> StoredRecon | None:
+    return read_recon(entry.record.path, entry.record.product)
+
+
 def level_part(made: StoredRecon) -> tuple[np.ndarray, np.ndarray]:
     """Return the well illuminated ``(h, w)`` of an object, or its middle, with level phase, and its mask."""
     rows, cols = (np.flatnonzero(made.illuminated.any(axis=axis)) for axis in (1, 0))
@@ -203,7 +208,7 @@ def align_to(frame: Frame, entry: Entry, best: Entry, same_pixel: float = 0.01, 
 
     Not if their pixels differ by more than ``same_pixel`` of them, or it shows less than ``overlap`` of it.
     """
-    product, seen = entry.record.read(entry.record.product), Seen(entry, verdict(entry, best))
+    product, seen = _product(entry), Seen(entry, verdict(entry, best))
     if product is None:
         return replace(seen, note="its object cannot be read")
     image, mask = level_part(product)

@@ -25,7 +25,7 @@ from ptycho.evaluation import scan_figures
 from ptycho.evaluation.caustic import caustic, draw_caustic
 from ptycho.evaluation.display import ORIENTATION, shrink, shrink_phase
 from ptycho.files.atomic import write_atomically
-from ptycho.report.gather import GRID_LINES, RunRecord, StoredRecon, number, section
+from ptycho.report.gather import GRID_LINES, RunRecord, number, section
 from ptycho.report.wording import score_text, verdict_of
 from ptycho.run import names
 from ptycho.run.record import check_output, is_page
@@ -47,6 +47,7 @@ from ptycho_report.pictures import (
     readable,
 )
 from ptycho_report.scan_charts import Chart, charts_of, losses
+from ptycho_report.stored_recon import StoredRecon, read_recon
 
 TITLES = {"gt": "the truth"}  # of reconstructions
 FIGURES = {
@@ -57,7 +58,7 @@ FIGURES = {
 
 def view_of(record: RunRecord) -> dict[str, Any]:
     """Return everything that is drawn of the scan of a run, for the template; what there is not is empty."""
-    product = record.read(record.product) if record.product else None
+    product = read_recon(record.path, record.product) if record.product else None
     findings = [(what, *_pair(value)) for what, value in section(record.metrics, "findings").items()]
     decided = [one for one in findings if one[0].startswith("solver: ")]
     warnings, lines = record.metrics.get("warnings"), record.kind == GRID_LINES
@@ -143,7 +144,7 @@ def _modes(made: StoredRecon, pixel_nm: float | None, most: int = 6) -> Iterator
 def _others(record: RunRecord, product: scan_figures.Picture) -> Iterator[Chart]:
     """The other reconstructions of the scan, amplitude and phase, with the scales of the product."""
     for name in record.recons:
-        reconstruction = record.read(name) if name != record.product else None
+        reconstruction = read_recon(record.path, name) if name != record.product else None
         if reconstruction is None:
             continue
         title, side = TITLES.get(name, name), HERO // 2

@@ -22,9 +22,10 @@ from ptycho.evaluation.figures import (
     draw_shifts,
 )
 from ptycho.evaluation.frc import DIRECTIONS
-from ptycho.report.gather import RunRecord, StoredRecon, number, section
+from ptycho.report.gather import RunRecord, number, section
 from ptycho.run import names
 from ptycho_report.pictures import figure_uri
+from ptycho_report.stored_recon import StoredRecon
 
 
 @dataclass(frozen=True)

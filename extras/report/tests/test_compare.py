@@ -7,6 +7,7 @@ from scipy.ndimage import fourier_shift
 
 from ptycho_report.compare import Frame, align_to, group_entries, verdict
 from ptycho_report.entries import find_entries
+from ptycho_report.stored_recon import read_recon
 
 WIDE = 110  # pixels of a side
 FLAT = np.ones((1, 26, 26), np.complex64)
@@ -72,7 +73,7 @@ def test_shift_scale_and_phase_plane_are_no_difference(tmp_path):
     two = write_run(tmp_path / "two", name="s", **wide(moved[part] * plane))
     same = write_run(tmp_path / "three", name="s", **wide(whole[part]))
     first, second, third = entries_of(one, two, same)
-    frame = Frame.of(first.record.read("solver"), first.record.pixel_nm)
+    frame = Frame.of(read_recon(first.record.path, "solver"), first.record.pixel_nm)
     found = align_to(frame, second, first)
     for values in found.off:  # contrasts are 0.1 and 0.3; moved by whole pixels, a fifth of them would remain
         assert np.sqrt(np.nanmean(np.square(values))) < 0.01
@@ -87,8 +88,13 @@ def test_a_real_difference_is_shown_where_it_is(tmp_path):
     other[20:26, 20:26] *= 1.2
     one = write_run(tmp_path / "one", name="s", image=image, row={"deviance_holdout": 1.0})
     first, second = entries_of(one, write_run(tmp_path / "two", name="s", image=other))
-    off = align_to(Frame.of(first.record.read("solver"), first.record.pixel_nm), second, first).off[0]
-    top, left = (np.flatnonzero(first.record.read("solver").illuminated.any(axis=axis))[0] for axis in (1, 0))
+    off = align_to(
+        Frame.of(read_recon(first.record.path, "solver"), first.record.pixel_nm), second, first
+    ).off[0]
+    top, left = (
+        np.flatnonzero(read_recon(first.record.path, "solver").illuminated.any(axis=axis))[0]
+        for axis in (1, 0)
+    )
     inside = off[22 - top : 24 - top, 22 - left : 24 - left]
     assert inside.mean() > 0.12 and abs(np.nanmedian(off)) < 0.02
 
@@ -97,5 +103,5 @@ def test_other_pixels_and_other_places_are_said_and_not_forced(tmp_path):
     one = write_run(tmp_path / "one", name="s", row={"deviance_holdout": 1.0})
     two = write_run(tmp_path / "two", name="s", metrics={"pixel_m": [3e-8, 3e-8]})
     first, second = entries_of(one, two)
-    found = align_to(Frame.of(first.record.read("solver"), first.record.pixel_nm), second, first)
+    found = align_to(Frame.of(read_recon(first.record.path, "solver"), first.record.pixel_nm), second, first)
     assert not found.off and found.note == "other pixel, 30 nm against 20 nm: not aligned" and found.pictures

@@ -12,6 +12,7 @@ from ptycho.files.lock import locked
 from ptycho.report.gather import gather
 from ptycho_report.page import report_page, view_of
 from ptycho_report.scan_charts import chart
+from ptycho_report.stored_recon import read_recon
 
 
 @pytest.fixture(autouse=True)
@@ -163,3 +164,13 @@ def test_wrong_types_raise_nothing(tmp_path, metrics, manifest):
     (run / "metrics.json").write_text(json.dumps(metrics))
     (run / "manifest.json").write_text(json.dumps(manifest))
     check_closed(report_page(gather(run)))
+
+
+def test_a_damaged_reconstruction_is_none(tmp_path):
+    run = write_run(tmp_path / "run")
+    path = run / "recons/solver/recon.npz"
+    assert read_recon(run, "solver").probe.shape == (2, 16, 16)
+    path.write_bytes(path.read_bytes()[:500])
+    assert read_recon(run, "solver") is None
+    np.savez(path, object=np.ones((4, 4), np.complex64), mask=np.ones((4, 4), bool))
+    assert read_recon(run, "solver") is None
