@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
@@ -21,12 +19,8 @@ from ptycho.evaluation.display import unwrap
 from ptycho.evaluation.frc import Curve
 from ptycho.exports.exported_scan import ExportedScan
 from ptycho.files.atomic import write_text
-from ptycho.files.npz import write_npz
 from ptycho.installed import PAGES, remedy
-from ptycho.report.gather import FINISHED, MEASURED, RunRecord
 from ptycho.report.wording import advice_of
-from ptycho.run import names
-from ptycho.run.record import environment
 from ptycho.scan.beam import Beam
 from ptycho.scan.finding import Finding
 from ptycho.scan.ramp import levelled
@@ -160,9 +154,13 @@ class Result:
         """Write the report on one page, HTML without anything beside it, as a run on the command line has it.
 
         Raises:
+            ConfigError: the optional part that draws it is not installed.
             OSError: the file cannot be written.
         """
-        write_text(Path(path), to_page(self))
+        if (advice := remedy(PAGES)) is not None:
+            raise ConfigError(f"report: {advice}")
+        page = import_module(f"{PAGES}.result_page").result_page(self, WORDS)
+        write_text(Path(path), page)
         return Path(path)
 
     def save(self, path: str | Path) -> Path:
@@ -195,45 +193,3 @@ class Result:
     def _repr_png_(self) -> bytes | None:
         """What a notebook shows."""
         return self.plot()._repr_png_()  # type: ignore[attr-defined]
-
-
-def to_page(result: Result) -> str:
-    """Return the report of a result; ConfigError: the optional part that draws it is not installed."""
-    if (advice := remedy(PAGES)) is not None:
-        raise ConfigError(f"report: {advice}")
-    name = Path(result.name).name or "scan"
-    metrics, sizes = _metrics(result), {"patterns": len(result.positions), "N": result.probe.shape[-1]}
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch) / name  # the report reads the arrays from a run's folder
-        file = folder / names.recon(result.method)
-        file.parent.mkdir(parents=True)
-        arrays = {"object": result.object[None], "mask": result.mask[None], **result.beam.arrays()}
-        arrays |= {} if result.errors is None else result.errors.arrays()
-        arrays |= {} if result.slices is None else {"slices": result.slices}
-        with file.open("wb") as stream:
-            write_npz(stream, arrays)
-        run = RunRecord(
-            folder,
-            MEASURED,
-            FINISHED,
-            datetime.now(UTC),
-            name,
-            metrics=metrics,
-            manifest=environment() | {"scans": {name: sizes}},
-            recons=(result.method,),
-            assessment=result.assessment,
-            words=WORDS,
-        )
-        return str(import_module(f"{PAGES}.page").report_page(run))
-
-
-def _metrics(result: Result) -> dict[str, Any]:
-    """The scores as a run's ``metrics.json`` has them."""
-    return {
-        result.method: dict(result.scores),
-        "product": result.method,
-        "half_scan_frc": result.scores.get("half_scan_frc"),
-        "pixel_m": None if result.pixel_m is None else list(result.pixel_m),
-        "findings": {one.what: [one.value, one.why] for one in (*result.findings, *result.decisions)},
-        "warnings": list(result.warnings),
-    }

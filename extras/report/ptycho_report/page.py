@@ -56,9 +56,13 @@ FIGURES = {
 }
 
 
-def view_of(record: RunRecord) -> dict[str, Any]:
-    """Return everything that is drawn of the scan of a run, for the template; what there is not is empty."""
-    product = read_recon(record.path, record.product) if record.product else None
+def view_of(record: RunRecord, product: StoredRecon | None = None) -> dict[str, Any]:
+    """Return everything that is drawn of the scan of a run, for the template; what there is not is empty.
+
+    ``product``: None: that in its folder, if there is one.
+    """
+    if product is None and record.product:
+        product = read_recon(record.path, record.product)
     findings = [(what, *_pair(value)) for what, value in section(record.metrics, "findings").items()]
     decided = [one for one in findings if one[0].startswith("solver: ")]
     warnings, lines = record.metrics.get("warnings"), record.kind == GRID_LINES
@@ -193,9 +197,9 @@ def _stored_figures(record: RunRecord, most_bytes: int = 1_200_000) -> Iterator[
 STYLE, VIEWER, TABLE, BLINK = "style.css", "viewer.js", "table.js", "blink.js"
 
 
-def report_page(record: RunRecord) -> str:
-    """Return the page of a run."""
-    view = view_of(record) if record.scan else None
+def report_page(record: RunRecord, product: StoredRecon | None = None) -> str:
+    """Return the page of a run; ``product`` as of :func:`view_of`."""
+    view = view_of(record, product) if record.scan else None
     charts = [*losses(record.path)] if view is None else []
     values = {"run": record, "scan": view, "charts": charts}
     return render("report.html", (VIEWER, TABLE), orientation=ORIENTATION, **values)

@@ -58,7 +58,7 @@ class StoredRecon:
         return illuminated if illuminated.any() else self.mask
 
 
-def _recon(arrays: dict[str, np.ndarray]) -> StoredRecon:
+def recon_of(arrays: dict[str, np.ndarray]) -> StoredRecon:
     """Return what the arrays of a file hold, without what does not fit.
 
     Raises:
@@ -98,6 +98,6 @@ def read_recon(run: Path, name: str) -> StoredRecon | None:
     try:
         with NpzFile(run / names.recon(name)) as file:
             kinds = {key: kind for key, kind in (KINDS | SIGMAS).items() if key in file.keys}
-            return _recon({key: file.read(file.header(key, kind)) for key, kind in kinds.items()})
+            return recon_of({key: file.read(file.header(key, kind)) for key, kind in kinds.items()})
     except (FileError, KeyError, ValueError, OSError):
         return None
