@@ -18,10 +18,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.colors import PowerNorm
+from matplotlib.ticker import EngFormatter, MaxNLocator
 from scipy import fft
 
 from ptycho.config.waves import FreeSpace
-from ptycho.evaluation.display import length_text, unit_of
+from ptycho.evaluation.display import length_text
 from ptycho.evaluation.scan_figures import ShownFigure
 
 Pair = tuple[float, float]
@@ -144,35 +145,29 @@ def draw_caustic(caustic: Caustic, title: str, faint: float = 0.01) -> ShownFigu
     """
     figure = ShownFigure(figsize=(16, 4.6), layout="constrained")
     axes = figure.subplots(1, 3, width_ratios=(1, 1, 0.8))
-    scale, unit = _scale(caustic.distance_m)
-    (row, col), z = caustic.pixel_m, scale * caustic.distance_m
+    (row, col), z, facts = caustic.pixel_m, caustic.distance_m, caustic.facts
     top = max(float(caustic.row_cut.max()), float(caustic.col_cut.max()))
     cuts = ("column (x)", caustic.col_cut, col), ("row (y)", caustic.row_cut, row)
     for ax, (name, cut, pitch) in zip(axes, cuts, strict=False):
         axis = (np.arange(cut.shape[1]) - cut.shape[1] // 2) * pitch
+        shown = ax.pcolormesh(z, axis, cut.T / top, norm=PowerNorm(0.5, 0, 1), cmap="magma")
         reach = 1.1 * np.abs(axis[(cut > faint * top).any(axis=0)]).max(initial=pitch)
-        across, across_unit = _scale(reach)
-        shown = ax.pcolormesh(z, across * axis, cut.T / top, norm=PowerNorm(0.5, 0, 1), cmap="magma")
-        ax.set(ylim=(across * reach, -across * reach), ylabel=f"{name} / {across_unit}")
-        ax.set_title(f"cut along the {name.split()[0]}s")
+        ax.set(ylim=(reach, -reach), ylabel=name, title=f"cut along the {name.split()[0]}s")
     figure.colorbar(shown, ax=axes[1], fraction=0.046, label="intensity / largest, square-root scale")
-    across, across_unit = _scale(caustic.fwhm_m)
-    axes[2].plot(z, across * caustic.fwhm_m, color="tab:blue")
-    axes[2].set(ylim=(0, None), xlim=(z[0], z[-1]), ylabel=f"width (FWHM) / {across_unit}")
-    at_sample = length_text(1e9 * (caustic.facts["fwhm_at_sample_m"] or 0.0))
-    waist = f"waist: {waist_text(caustic.facts)}\nprobe at the sample: {at_sample} wide"
+    axes[2].plot(z, caustic.fwhm_m, color="tab:blue")
+    axes[2].set(ylim=(0, None), xlim=(z[0], z[-1]), ylabel="width (FWHM)")
+    at_sample = length_text(1e9 * (facts["fwhm_at_sample_m"] or 0.0))
+    waist = f"waist: {waist_text(facts)}\nprobe at the sample: {at_sample} wide"
     axes[2].set_title(waist, fontsize="medium")
     for ax in axes:
         ax.axvline(0, color="tab:green", linestyle="--", linewidth=1.2, label="sample")
-        if (place := caustic.facts["distance_m"]) is not None:
-            ax.axvline(scale * place, color="tab:cyan", linestyle=":", linewidth=1.5, label="narrowest plane")
-        ax.set_xlabel(f"distance from the sample along the beam / {unit}")
+        if facts["distance_m"] is not None:
+            narrowest = {"color": "tab:cyan", "linestyle": ":", "label": "narrowest plane"}
+            ax.axvline(facts["distance_m"], linewidth=1.5, **narrowest)
+        ax.set_xlabel("distance from the sample along the beam")
+        ax.xaxis.set_major_locator(MaxNLocator(4))
+        for side in (ax.xaxis, ax.yaxis):
+            side.set_major_formatter(EngFormatter("m"))
     axes[2].legend(loc="upper center", fontsize="small")
     figure.suptitle(title)
     return figure
-
-
-def _scale(metres: np.ndarray | float) -> tuple[float, str]:
-    """Return what lengths in metres are multiplied by, and the unit, in which they are no long numbers."""
-    size, unit = unit_of(1e9 * float(np.abs(metres).max()))
-    return 1e9 / size, unit

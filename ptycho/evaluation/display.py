@@ -193,13 +193,8 @@ def scale_length(width: int, pixel_nm: float | None) -> tuple[float, str]:
     return length / per_pixel, length_text(length) if pixel_nm else f"{length:g} px"
 
 
-def unit_of(nanometres: float) -> tuple[float, str]:
-    """Return a unit in which a length is no long number: its size in nm, and its name."""
-    units = (1, 0.1, "Å"), (1e3, 1, "nm"), (1e6, 1e3, "µm")
-    return next(((size, unit) for limit, size, unit in units if nanometres < limit), (1e6, "mm"))
-
-
 def length_text(nanometres: float) -> str:
     """Return a length with a unit in which it is no long number."""
-    size, unit = unit_of(nanometres)
+    units = (1, 0.1, "Å"), (1e3, 1, "nm"), (1e6, 1e3, "µm")
+    size, unit = next(((size, unit) for limit, size, unit in units if nanometres < limit), (1e6, "mm"))
     return f"{nanometres / size:.4g} {unit}"

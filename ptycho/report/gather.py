@@ -32,10 +32,6 @@ ORDER = ("solver", "refined", "pinn", *NAMED, "baseline", "lsqml", "gt")
 REFERENCES = ("constant", "truth_blurred_1px")  # rows of scores without a picture
 
 
-def _positive(value: Any) -> bool:
-    return isinstance(value, int | float) and np.isfinite(value) and value > 0
-
-
 FINISHED, RUNNING, ENDED = "finished", "running", "not finished"
 MEASURED, GRID_LINES, OTHER = "measured scan", "grid lines", "training"
 COMMANDS = {MEASURED: "scan", GRID_LINES: "grid-lines"}  # of the program ptycho
@@ -100,10 +96,9 @@ class RunRecord:
     @property
     def pixel_m(self) -> tuple[float, float] | None:
         """(row, col) pitch of the object's pixels."""
-        pitch = self.metrics.get("pixel_m")
-        if not isinstance(pitch, list) or len(pitch) != 2 or not all(map(_positive, pitch)):
-            return None
-        return float(pitch[0]), float(pitch[1])
+        stored = self.metrics.get("pixel_m")
+        row, col = map(number, stored) if isinstance(stored, list) and len(stored) == 2 else (None, None)
+        return (row, col) if row and col and row > 0 and col > 0 else None
 
     @property
     def pixel_nm(self) -> float | None:

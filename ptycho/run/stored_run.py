@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-import zipfile
 from pathlib import Path
-
-import numpy as np
 
 from ptycho.config import ConfigError, DenoiserConfig
 from ptycho.config.mapping import AnyConfig, Job, from_mapping, to_mapping
 from ptycho.config.messages import one_line
 from ptycho.config.run_config import PRETRAINED
-from ptycho.files.reading import read_json, read_yaml
+from ptycho.files.npz import NpzFile
+from ptycho.files.reading import FileError, read_json, read_yaml
 from ptycho.run.names import CONFIG, MANIFEST, METRICS, REPLACED
 
 REMOVED = {
@@ -87,9 +85,9 @@ def check_prior_weights(file: str | None) -> None:
         return
     wanted = "must be prior/weights.npz of a folder that ptycho pretrain network=denoiser made"
     try:
-        with np.load(file, allow_pickle=False) as stored:
-            ours = bool(stored.files) and all(name.startswith("denoiser/") for name in stored.files)
-    except (OSError, ValueError, TypeError, AttributeError, zipfile.BadZipFile) as error:
+        with NpzFile(file) as stored:
+            ours = bool(stored.keys) and all(name.startswith("denoiser/") for name in stored.keys)
+    except FileError as error:
         raise ConfigError(f"solver.denoiser_weights={file}: cannot be read ({error}); {wanted}") from error
     if not ours:
         raise ConfigError(f"solver.denoiser_weights={file}: holds no weights of a prior; {wanted}")
