@@ -16,6 +16,7 @@ import numpy as np
 from ptycho.config import ConfigError
 from ptycho.exports.exported_scan import ExportedScan
 from ptycho.exports.hdf5_writing import write_tree
+from ptycho.files.npz import Blocks
 from ptycho.readers.cxi import BASIS, DETECTOR, ILLUMINATION, OBJECTS, PATTERNS, SOURCE, TRANSLATIONS
 from ptycho.readers.values import ELECTRON
 
@@ -58,7 +59,7 @@ def write(path: Path, scan: ExportedScan) -> None:
     contents |= with_unit("J", {f"{SOURCE}/energy": energy * ELECTRON})
     contents |= with_unit("√photons", {ILLUMINATION: scan.probe.astype(np.complex64)})
     contents |= {
-        f"{DETECTOR}/mask": np.where(scan.good_pixels, 0, INVALID).astype(np.uint32),
+        f"{DETECTOR}/mask": _mask(scan),
         f"{ILLUMINATION}@pixel_size_m": pixel,
         f"{GEOMETRY}@sign": SIGN,
     }
@@ -73,6 +74,15 @@ def write(path: Path, scan: ExportedScan) -> None:
             f"{group}/image_center": np.zeros(3),
         }
     write_tree(path, contents | scan.truth_tree(image))
+
+
+def _mask(scan: ExportedScan) -> np.ndarray | Blocks:
+    """Return the bits of each pixel, ``(N, N)``, or those of each pattern, ``(J, N, N)``."""
+    bad = ~scan.good_pixels
+    if scan.measured is None:
+        return bad * np.uint32(INVALID)
+    masks = ((bad | ~measured) * np.uint32(INVALID) for measured in scan.measured)
+    return Blocks(scan.shape, np.dtype(np.uint32), masks)
 
 
 def with_unit(unit: str, values: dict[str, Any]) -> dict[str, Any]:

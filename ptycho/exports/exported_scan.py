@@ -42,6 +42,8 @@ class ExportedScan:
         slice_thickness_m: distance from one slice to the next.
         origin: (row, col) of the object's first sample, in the coordinates of ``positions``.
         good: ``(N, N)`` bool, pixels that were measured; None: all. The others hold zero.
+        measured: pixels that were measured in each pattern, bool, by blocks as ``patterns``; None: all of
+            ``good``. The others hold guesses.
         pixel_m: (row, col) pitch of the object's pixels; None: unknown, and lengths stay in pixels.
         energy_eV, distance_m: photon energy; from sample to detector.
         detector_pixel_m: (row, col) pitch of the patterns' pixels.
@@ -61,6 +63,7 @@ class ExportedScan:
     slice_thickness_m: float | None = None
     origin: Pair = (0.0, 0.0)
     good: np.ndarray | None = None
+    measured: Iterable[np.ndarray] | None = None
     pixel_m: Pair | None = None
     energy_eV: float | None = None
     distance_m: float | None = None
@@ -102,7 +105,9 @@ class ExportedScan:
     def blanked(self) -> str:
         """Note on the pixels that were not measured, for a format without a mask; may be empty."""
         bad = int(np.count_nonzero(~self.good_pixels))
-        return f"{bad} detector pixels were not measured and hold zero. " if bad else ""
+        text = f"{bad} detector pixels were not measured and hold zero. " if bad else ""
+        guessed = "Pixels that were not measured in single patterns hold guesses. "
+        return text if self.measured is None else text + guessed
 
     @property
     def stored(self) -> Blocks:
@@ -145,6 +150,11 @@ class Intensities:
     amplitudes: Patterns
     dtype: np.dtype
 
+    @property
+    def measured(self) -> Iterator[np.ndarray]:
+        """Where pixels were measured, ``(j, N, N)`` bool block by block."""
+        return (block >= 0 for block in self.amplitudes.blocks())
+
     def __iter__(self) -> Iterator[np.ndarray]:
         for block in self.amplitudes.blocks():
             squares = np.square(block, dtype=np.float64)
@@ -181,7 +191,8 @@ def from_dataset(data: Dataset, object_: np.ndarray, with_patterns: bool = True)
     if not with_patterns:
         return exported
     patterns = intensities(data.amplitudes, data.counts)
-    return replace(exported, patterns=patterns, dtype=patterns.dtype)
+    measured = patterns.measured if data.amplitudes.statistics.incomplete else None
+    return replace(exported, patterns=patterns, dtype=patterns.dtype, measured=measured)
 
 
 def from_measured(

@@ -251,6 +251,24 @@ def test_the_name_gives_the_format(tmp_path):
             check_output(path, bool(inputs), inputs)
 
 
+def test_pixels_of_single_patterns_that_were_not_measured_are_in_the_mask(scan, dataset_of, tmp_path):
+    """The reader puts marks in their place; a pixel that is bad in all patterns is a bad one."""
+    n, good = np.random.default_rng(3).poisson(50, (2, N, N)), np.ones((N, N), bool)
+    good[4, 4] = False
+    amplitudes = np.sqrt(n * good).astype(np.float32)
+    amplitudes[0, 3, 5], amplitudes[1, 7, 8] = -3, -1e-30
+    data = dataset_of([[0, 0], [2, 9]], [[0], [1]], amplitudes=amplitudes, good=good)
+    lengths = {key: getattr(scan, key) for key in cxi.NEEDED}
+    whole = replace(from_dataset(data, np.ones((64, 64), np.complex64)), **lengths)
+    FORMATS["cxi"](tmp_path / "s.cxi", whole)
+    found = open_scan(tmp_path / "s.cxi", ReadOptions())
+    seen, expected = found.patterns.read(slice(0, 2)), np.where(good, n, 2**16 - 1)
+    expected[0, 3, 5] = expected[1, 7, 8] = 2**16 - 1
+    np.testing.assert_array_equal(seen, expected)
+    np.testing.assert_array_equal(found.good, good)
+    assert "hold guesses" in whole.blanked
+
+
 def test_counts_of_a_dataset_are_whole_again(dataset_of):
     n = np.random.default_rng(3).poisson(50, (2, 16, 16))
     places, groups, truth = [[0, 0], [2, 9]], [[0], [1]], np.ones((64, 64), np.complex64)
