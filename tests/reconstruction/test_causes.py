@@ -71,15 +71,6 @@ def test_a_sample_that_moves_along_columns(truth):
     assert columns == pytest.approx(np.var(moves[:, 1]) / 2, rel=0.25) and abs(rows) < 0.02
 
 
-def test_a_little_motion_is_what_regularisation_leaves(truth):
-    """For a motion of .1 px, there is a gain, but no cause is named."""
-    moves = np.stack([np.zeros(5), np.linspace(-0.2, 0.2, 5)], axis=1)
-    bright = replace(truth, modes=4 * truth.modes)
-    data = measured_by(bright, blurred_by(bright, moves))
-    found = score_causes(truth.object.astype(np.complex64), data)
-    assert found.plausible("motion") and found.named() is None
-
-
 def test_a_detector_that_blurs(truth):
     intensity = truth.intensity()
     blurred = intensity + 0.1 * (np.roll(intensity, 1, 1) + np.roll(intensity, -1, 1) - 2 * intensity)
@@ -97,13 +88,6 @@ def test_a_background(truth):
 
 def test_intensities_of_unknown_noise_tell_no_cause(truth):
     assert score_causes(truth.object.astype(np.complex64), replace(truth.dataset(), counts=False)) is None
-
-
-def test_a_bad_pixel_stands_out_on_the_detector(truth):
-    intensity = truth.intensity()
-    intensity[:, 2, 3] = 3 * intensity[:, 2, 3] + 40
-    found = causes_in(truth, intensity)
-    assert np.unravel_index(found.by_pixel.argmax(), (N, N)) == (2 + N // 2, 3 + N // 2)
 
 
 def test_an_object_that_is_too_smooth_looks_like_no_motion_at_the_most_likely_one(truth):

@@ -17,7 +17,7 @@ from ptycho import physics
 from ptycho.physics.deviance import deviance_of_counts
 from ptycho.reconstruction import object_windows, scan_likelihood
 from ptycho.reconstruction.estimate import Estimate
-from ptycho.reconstruction.likelihood import UNMEASURED, batch_size, deviance, likelihood_step, noise_deviance
+from ptycho.reconstruction.likelihood import UNMEASURED, deviance, likelihood_step, noise_deviance
 
 PARTS = ("object", "modes", "positions", "flux", "background")
 
@@ -140,7 +140,7 @@ def test_gradient_of_every_part(scan, data, noise, part):
     check_gradient(likelihood, scan, data.normalisation, part)
 
 
-@pytest.mark.parametrize("most", [3, 7, 24, 25])
+@pytest.mark.parametrize("most", [7, 25])
 def test_chunks_and_what_fills_them_up_change_nothing(scan, data, most):
     estimate = scan.estimate(data.normalisation)
     whole = likelihood_of(data).evaluate(estimate, PARTS)
@@ -153,14 +153,6 @@ def test_chunks_and_what_fills_them_up_change_nothing(scan, data, most):
         largest = np.abs(whole.gradients[name]).max()
         np.testing.assert_allclose(parts.gradients[name], whole.gradients[name], atol=2e-5 * largest)
     assert sum(chunks) == 25 and max(chunks) == min(most, 25)
-
-
-def test_patterns_that_are_not_kept_are_read_again(scan, data):
-    estimate = scan.estimate(data.normalisation)
-    kept = likelihood_of(data).evaluate(estimate)
-    again = likelihood_of(data, kept_bytes=0)
-    assert likelihood_of(data).keeps and not again.keeps
-    np.testing.assert_array_equal(again.evaluate(estimate).deviance, kept.deviance)
 
 
 @pytest.mark.parametrize("varies", [False, True])
@@ -180,14 +172,6 @@ def test_kept_probes_change_nothing_but_the_time(scan, data, varies):
         np.testing.assert_allclose(found.deviance, expected.deviance, rtol=1e-4)
         slope = expected.gradients["object"]
         np.testing.assert_allclose(found.gradients["object"], slope, atol=1e-4 * np.abs(slope).max())
-
-
-def test_probes_are_not_kept_where_they_are_too_large_or_lie_at_whole_pixels(scan, data):
-    estimate = scan.estimate(data.normalisation)
-    few = likelihood_of(data, kept_bytes=8 * estimate.modes.size * len(estimate.positions) - 1)
-    assert few.under_beam_of(estimate) is few
-    whole, usual = replace(estimate, positions=np.rint(estimate.positions)), likelihood_of(data)
-    assert usual.under_beam_of(whole) is usual
 
 
 @pytest.mark.parametrize("most", [7, 25])
@@ -295,10 +279,3 @@ def test_batches_without_patterns_are_not_computed(compile_xla):
     np.testing.assert_array_equal(some[0][:4], whole[0][:4])
     np.testing.assert_allclose(some[1]["modes"], whole[1]["modes"] * 2 / 3, rtol=1e-5)
     assert np.all(whole[0] > 0) and not np.any(some[0][4:]) and not np.any(some[1]["windows"][4:])
-
-
-@pytest.mark.parametrize(
-    ("count", "pixels", "size"), [(16, 64**2, 16), (12, 5 * 48**2, 4), (26, 100**2, 2), (7, 3 * 256**2, 1)]
-)
-def test_a_batch_fits_in_the_cache_and_divides_the_chunk(count, pixels, size):
-    assert batch_size(count, pixels) == size

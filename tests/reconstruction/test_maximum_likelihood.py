@@ -6,17 +6,15 @@ from functools import partial
 import numpy as np
 import pytest
 from helpers.datasets import single_patterns
-from helpers.likelihood import N, Scan, beam, distance, illuminated_mask, likelihood_of, smooth_object
+from helpers.likelihood import N, Scan, beam, distance, illuminated_mask, smooth_object
 from helpers.quick import KNOWN, decided
 
-from ptycho.reconstruction.estimate import Estimate, Refine
-from ptycho.reconstruction.maximum_likelihood import fit_object, solve
-from ptycho.reconstruction.model_selection import HYPOTHESES, select_model
+from ptycho.reconstruction.estimate import Refine
+from ptycho.reconstruction.maximum_likelihood import solve
+from ptycho.reconstruction.model_selection import select_model
 from ptycho.reconstruction.prior import Prior
 from ptycho.reconstruction.selection import ModelOptions, SelectionOptions
-from ptycho.reconstruction.solver import FIT, OBJECT_ALONE, Objective, fit
 from ptycho.scan.probe import ProbeSupport
-from ptycho.scan.ramp import flat_object
 
 run = partial(solve, compile_xla=False)
 EDGES = ModelOptions(prior="edge_preserving")  # faster than the default
@@ -94,21 +92,6 @@ def test_a_second_mode_is_refined():
     assert power[1] / power.sum() == pytest.approx(0.3, abs=0.05)
 
 
-def test_there_are_no_more_modes_than_the_limit_however_often_they_are_tried():
-    """Two of three modes are allowed; the second selection is the one after a pupil."""
-    axis = np.arange(N) - N / 2
-    waves = np.stack([beam(), beam() * axis / 5, beam() * axis[:, None] / 5])
-    scan = Scan.of(np.random.default_rng(6), 1e6, count=8, step=2.2, modes=waves / np.linalg.norm(waves))
-    data = scan.dataset(np.random.default_rng(7), probe=scan.modes[0].astype(np.complex64))
-    limits = SelectionOptions(modes=2, steps=20, first_steps=30)
-    others = {"positions": False, "flux": False, "background": False, "probe_variation": 0}
-    selection = select_model(data, replace(EDGES, probe=True, selection=limits, **others), 0, False)
-    for hypothesis in HYPOTHESES:
-        hypothesis(selection)
-    assert len(selection.estimate.modes) == 2
-    assert {one.value for one in selection.decisions if one.what == "modes"} == {"2"}
-
-
 def optic(side, pupil, defocus):
     """Return a wave of power one whose far field is a ring of the radii ``pupil``, ``(side, side)``."""
     q = np.hypot(*np.meshgrid(*2 * [np.fft.fftfreq(side, 1 / side)], indexing="ij"))
@@ -142,27 +125,11 @@ def test_a_pupil_limits_a_refined_probe():
     assert np.count_nonzero(far > 1e-6 * far.max()) < 0.5 * far.size
 
 
-def test_a_mode_beside_a_background_is_kept(wrong_probe):
-    """Without a flat background, further modes replace it; the real one stays."""
-    second = beam() * np.linspace(-1, 1, N)
-    second *= np.sqrt(0.25) / np.linalg.norm(second)
-    modes = np.stack([np.sqrt(0.75) * beam(), second])
-    scan = Scan.of(np.random.default_rng(1), 1e5, count=8, step=2.2, modes=modes)
-    scan = replace(scan, background=np.full((N, N), 0.1 * 1e5 / N**2))
-    data = scan.dataset(np.random.default_rng(5), probe=wrong_probe)
-    limits = SelectionOptions(modes=2)
-    options = replace(EDGES, positions=False, flux=False, probe_variation=0, selection=limits)
-    found = select_model(data, options, 0, True)
-    assert len(found.estimate.modes) == 2 and found.refine.background
-
-
 @pytest.mark.parametrize(
     ("stretch", "probe", "models"),
     [
         (1.06, False, ["affine and independent"]),
-        (1.06, True, ["affine and independent"]),
         (1.025, True, ["independent", "affine and independent"]),
-        (1.0, False, ["independent", "independent"]),
         (1.0, True, ["independent", "independent"]),
     ],
 )
@@ -275,18 +242,6 @@ def test_few_photons_of_a_smooth_object_are_smoothed():
     assert strength >= 10 and found.decisions[-1].value == f"quadratic, λ {strength:g}"
 
 
-def test_white_noise_under_a_bright_beam_is_not_smoothed_away():
-    """The error is that without regulariser; the chosen weight acts where the illumination is weak."""
-    rng = np.random.default_rng(10)
-    scan = Scan.of(rng, 1e7, count=8, step=2.2)
-    shape = scan.object.shape
-    scan = replace(scan, object=0.8 + 0.15 * (rng.normal(size=shape) + 1j * rng.normal(size=shape)))
-    data, illuminated = scan.dataset(rng), illuminated_mask(scan, 0.3)
-    found = (run(data, replace(KNOWN, prior=kind), 0).estimate.object for kind in ("quadratic", "none"))
-    smoothed, plain = (distance(one, scan.object, illuminated) for one in found)
-    assert plain < 0.01 and smoothed < 1.1 * plain
-
-
 def test_the_same_seed_gives_the_same(scan, wrong_probe):
     data = scan.dataset(np.random.default_rng(2), probe=wrong_probe)
     options = ModelOptions(positions=False, background=False, modes=1, steps=10)
@@ -310,30 +265,6 @@ def test_amplitudes_that_are_no_counts_in_any_unit(scan, wrong_probe):
     assert units[1] == pytest.approx(units[0] / 1e3, rel=0.05)
 
 
-def test_the_object_alone(scan):
-    data = scan.dataset(np.random.default_rng(2))
-    objective = run(data, KNOWN, 0).objective
-    found = fit_object(objective, data, np.ones(scan.object.shape, np.complex64), 200)
-    assert found.shape == scan.object.shape
-    assert distance(found, scan.object, illuminated_mask(scan, 0.5)) < 0.03
-
-
-def test_a_zero_frequency_that_is_off_takes_no_more_steps():
-    """The start is flat under the phase ramp; from ones, one pixel takes two to three times the steps."""
-    steps = []
-    for offset in (0.0, 1.0):
-        scan = Scan.of(np.random.default_rng(1), 1e5, count=12, step=2.2)
-        row, col = np.indices(scan.object.shape)
-        ramp = np.exp(2j * np.pi * offset * (row - col) / N)
-        data = replace(scan, object=scan.object * ramp).dataset(np.random.default_rng(2))
-        objective = Objective(likelihood_of(data))
-        start = Estimate.of(data, flat_object(data))
-        steps.append(len(fit(objective, start, OBJECT_ALONE, 300, FIT.preliminary).course))
-    assert steps[1] < 1.3 * steps[0]
-    assert (ModelOptions(probe=False).start_object(data) == 1).all()  # a known probe has the right frequency
-    assert np.array_equal(ModelOptions().start_object(data), flat_object(data))
-
-
 def test_the_core_of_a_long_scan_is_compact(dataset_of):
     rows, cols = np.divmod(np.arange(600), 60)
     positions = np.stack([2 * rows, 2 * cols], axis=1)  # a strip of 20 × 120
@@ -341,15 +272,9 @@ def test_the_core_of_a_long_scan_is_compact(dataset_of):
     data = dataset_of(positions[order], np.arange(600)[:, None], object_size=150)
     found = SelectionOptions(core_pixels=120 * N**2).core(data)
     assert len(found.positions) == 120
-    middle = np.median(positions, axis=0)
-    shift = [0, 46] - found.positions.min(axis=0)  # ten rows, of which twelve to fourteen columns
-    where = [data.positions.tolist().index(p) for p in (found.positions + np.round(shift)).tolist()]
-    places = data.positions[where]
+    rows, cols = np.ptp(found.positions, axis=0)
+    assert rows == 18 and 22 <= cols <= 26  # ten rows, of which twelve to fourteen columns
     assert found.object_size < 150, "an object of its own"
-    inside = np.linalg.norm(places - middle, axis=1).max()
-    outside = np.delete(data.positions, where, axis=0)
-    assert inside <= np.linalg.norm(outside - middle, axis=1).min()
-    np.testing.assert_array_equal(found.amplitudes[:], data.amplitudes[:][where])
     assert SelectionOptions(core_pixels=400 * N**2).core(data) is data, "half as many again are not worth it"
     assert len(SelectionOptions(core_pixels=0, fewest=70).core(data).positions) == 70
 
@@ -365,10 +290,9 @@ def test_the_model_of_a_long_scan_is_selected_on_its_core(wrong_probe):
     assert distance(found.estimate.object, scan.object, illuminated_mask(scan, 0.5)) < 0.1
 
 
-@pytest.mark.parametrize("step", [4, 5])
-def test_a_wrong_probe_does_not_leave_its_errors_in_the_object(step):
+def test_a_wrong_probe_does_not_leave_its_errors_in_the_object():
     """From an object that is fitted to its end under another pupil, the deviance stays above 3."""
-    data, probe = scan_by_an_optic(count=8, step=step, photons=1e6, pupil=(2, 6), defocus=0.03)
+    data, probe = scan_by_an_optic(count=8, step=5, photons=1e6, pupil=(2, 6), defocus=0.03)
     wrong = optic(len(probe), (1, 5), 0.018) * np.linalg.norm(probe)
     data = replace(data, beam=data.beam.with_probe(wrong[None].astype(np.complex64)))
     alone = replace(EDGES, positions=False, flux=False, background=False, modes=1, probe_variation=0)

@@ -74,9 +74,3 @@ def test_the_downsampled_beam_is_the_same_beam_and_a_ramp_turns_four_times_as_fa
     image = estimate_of(view, replace(start, object=ramp)).object
     np.testing.assert_allclose(image[1:] / image[:-1], np.exp(0.04j), atol=1e-3)
     np.testing.assert_allclose(image[:, 1:] / image[:, :-1], np.exp(-0.08j), atol=1e-3)
-
-
-def test_small_patterns_begin_as_they_are(scan: tuple[Dataset, np.ndarray]) -> None:
-    view = coarser(scan[0])
-    assert view is not None
-    assert multiresolution_start(*start_of(view.data), 5) is None

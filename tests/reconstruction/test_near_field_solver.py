@@ -69,12 +69,6 @@ def test_gradient_of_every_part(scan, data, part):
     check_gradient(likelihood_of(data), scan, data.normalisation, part)
 
 
-def test_every_view_stays_a_near_field(data):
-    views = [data.subset(np.arange(4), 1), data.tiled(2), data.regrouped(2), data.under(data.beam)]
-    assert {view.fresnel for view in views} == {WAY}
-    assert Orientation(transpose=True).of(data).fresnel == WAY.transposed
-
-
 def measured(patterns=36):
     """Return a scan behind a diffuser, simulated in a window twice as wide, and its measured patterns."""
     way = Fresnel(NUMBER, NUMBER)

@@ -1,7 +1,6 @@
 """The preconditioner: symmetry, exact inverses in closed form, low frequencies, and fewer steps of a fit."""
 
 from dataclasses import replace
-from itertools import islice
 
 import numpy as np
 import pytest
@@ -12,7 +11,6 @@ from ptycho.reconstruction import preconditioner
 from ptycho.reconstruction.parameters import Parameters
 from ptycho.reconstruction.preconditioner import Preconditioner, low_frequencies, regularised
 from ptycho.reconstruction.prior import Prior
-from ptycho.reconstruction.quasi_newton import minimise
 from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit
 from ptycho.scan.probe import energy_diameter
 
@@ -89,26 +87,6 @@ def test_amplitudes_and_high_frequencies_stay_and_low_ones_grow():
     gain = (longer / np.exp(0.7j)).imag[side // 2, side // 2]
     largest = (0.5 * side / width) ** 2
     assert 0.3 * largest < gain < largest
-
-
-def test_what_holds_low_frequencies_bounds_them():
-    scan = Scan.of(np.random.default_rng(1), count=6)
-    estimate, (wave, _) = scan.estimate(1.0), waves(np.random.default_rng(2), scan.object.shape)
-    scale = np.ones(scan.object.shape, np.float32)
-    alone, held = (low_frequencies(estimate, scale, pull, None)(wave) for pull in (0.0, 0.5))
-    assert np.abs(held).max() <= 2.01 * np.abs(wave).max() and np.linalg.norm(held) < np.linalg.norm(alone)
-
-
-def test_a_scale_that_is_the_inverse_curvature_ends_a_quadratic_at_once():
-    curvature = np.array([1e4, 1.0, 1e-3], np.float32)
-
-    def function(x):
-        return float(np.sum(curvature * x**2) / 2), (curvature * x).astype(np.float32)
-
-    start = np.ones(3, np.float32)
-    points = islice(minimise(function, start, lambda q: q / curvature), 2)
-    course = [point.value for point in points]
-    assert course[1] < 1e-6 * course[0]
 
 
 def test_low_frequencies_are_found_in_fewer_steps(monkeypatch):

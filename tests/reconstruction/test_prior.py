@@ -53,14 +53,6 @@ def test_value_by_a_loop_and_gradient_by_finite_differences(kind, size):
             assert found == pytest.approx(slope, rel=1e-3, abs=1e-3)
 
 
-@pytest.mark.parametrize(
-    "prior", [Prior(), Prior("none", 5.0), Prior("quadratic"), Prior("edge_preserving", 0.0)]
-)
-def test_no_prior(prior):
-    value, gradient = prior(image_of(np.random.default_rng(2)))
-    assert value == 0 and not gradient.any() and prior.stiffness(gradient) is None
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_curvature_bounds_the_second_derivative_of_a_pixel(kind):
     """The derivative along one pixel, from the gradient; a constant reaches the bound to a factor of two."""

@@ -26,11 +26,6 @@ def test_the_strongest_of_weights_within_a_tenth_of_a_per_cent(third, strongest)
     assert found.hypothesis.prior == Prior("second_order", strongest)
 
 
-def test_no_regulariser_has_no_stronger_one():
-    none = trial(0.0, "none", 0.0)
-    assert strongest_of_equals(none, [trial(0.0, "second_order", 3.0)]) is none
-
-
 @pytest.mark.parametrize("difference, kept", [(-0.01, False), (0.002, False), (0.01, True)])
 def test_a_classical_regulariser_is_kept_only_if_it_is_clearly_better(difference, kept):
     """The standard error of the mean of these ten differences is 0.005."""

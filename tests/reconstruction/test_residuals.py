@@ -67,14 +67,6 @@ def test_noise_is_not_unexplained(scan, noise):
     assert abs(found.share) < 0.02 and found.worst_tenth < 0.05 and found.certainty > 5
 
 
-def test_only_the_worst_tenth_shows_a_few_damaged_frames(scan):
-    data = scan.dataset(np.random.default_rng(7))
-    amplitudes = np.array(data.amplitudes[:])
-    amplitudes[:6] = amplitudes[30:36]
-    found = of(scan, replace(data, amplitudes=amplitudes))
-    assert found.share < 0.03 and found.worst_tenth > 0.1
-
-
 def test_the_worst_tenth_of_few_photons_is_no_tenth_of_noise():
     """At 200 photons per pattern, noise alone leaves 10 % of the variation unexplained in 10 % of them."""
     dim = Scan.of(np.random.default_rng(9), 200, count=9, step=2.2)

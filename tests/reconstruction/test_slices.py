@@ -53,16 +53,6 @@ def test_slices_are_divided_by_their_thickness():
         np.testing.assert_allclose(part, expected, rtol=1e-5)
 
 
-def test_each_slice_is_regularised_as_an_image():
-    image = random_complex(np.random.default_rng(0), (2, 9, 7)).astype(np.complex64)
-    for kind in ("quadratic", "edge_preserving", "second_order"):
-        prior = Prior(kind, 2.0)
-        value, slope = prior(image)
-        each = [prior(one) for one in image]
-        assert value == pytest.approx(sum(one for one, _ in each))
-        np.testing.assert_array_equal(slope, np.stack([one for _, one in each]))
-
-
 def test_differences_along_depth_cost_their_square():
     rng = np.random.default_rng(1)
     image, move = (random_complex(rng, (3, 5, 4)).astype(np.complex64) for _ in range(2))
@@ -199,15 +189,6 @@ def test_three_slices_are_found_behind_two_or_between_them(distance):
     assert selection.kept.data.between.length == pytest.approx(BETWEEN.length, rel=1e-6)
 
 
-def test_slices_that_are_too_near_are_none(thick):
-    thin = select_model(thick[2], replace(ONE_MODE, slices=1), 0, True)
-    thin.options = replace(ONE_MODE, slices=None)
-    assert not try_slices(thin, SliceOptions(least=2.0, rounds=1))
-    assert thin.estimate.slices == 1 and "less than 2 depths of field" in thin.decisions[-1].why
-    try_slices(thin, SliceOptions(rounds=1))
-    assert thin.estimate.slices == 2
-
-
 @pytest.mark.parametrize(("factor", "expected"), [(0.01, 1), (1.0, 2)])
 def test_a_further_mode_that_explains_more_ends_the_search(thick, monkeypatch, factor, expected):
     """A thin object under a second mode leaves a hundredth of what it leaves under one, or as much."""
@@ -224,19 +205,6 @@ def test_a_further_mode_that_explains_more_ends_the_search(thick, monkeypatch, f
     assert (found.estimate.slices, len(searched)) == (expected, expected - 1)
     (decision,) = (finding for finding in found.decisions if finding.what == "slices")
     assert ("a further mode explains more" in decision.why) == (expected == 1)
-
-
-def test_a_further_mode_is_compared_at_its_end(thick, monkeypatch):
-    """It explains as little as none in the steps of a trial, and all in as many as the slices had."""
-
-    def fitted(selection, start, refine, steps=None):
-        return start, selection.scores * (1.0 if steps is None else 0.01)
-
-    monkeypatch.setattr(slice_selection, "_fitted", fitted)
-    options = replace(ONE_MODE, slices=None, modes=None, thickness_specified=True)
-    found = select_model(thick[2], options, 0, True)
-    (decision,) = (finding for finding in found.decisions if finding.what == "slices")
-    assert found.estimate.slices == 1 and "a further mode explains as much" in decision.why
 
 
 def test_scores_are_those_of_the_slices_and_stay_when_a_ramp_moves(thick):

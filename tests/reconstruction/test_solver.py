@@ -23,7 +23,7 @@ from ptycho.reconstruction import solver
 from ptycho.reconstruction.estimate import Estimate, Refine
 from ptycho.reconstruction.parameters import Parameters
 from ptycho.reconstruction.prior import Prior
-from ptycho.reconstruction.solver import FitOptions, Objective, fit, fit_from_constant, normalise
+from ptycho.reconstruction.solver import Objective, fit, normalise
 
 OBJECT, PROBE, POSITIONS = Refine(False), Refine(True), Refine(False, positions=True)
 EVERYWHERE = np.ones((N, N), bool)
@@ -38,10 +38,6 @@ def scan():
 @pytest.fixture(scope="module")
 def data(scan):
     return scan.dataset(np.random.default_rng(2))
-
-
-def centred(positions):
-    return positions - positions.mean(axis=0)
 
 
 def without_common_moves(moves, positions):
@@ -80,17 +76,6 @@ def test_a_known_beam_leaves_the_error_that_photons_set(photons, error_of_one):
     expected = error_of_one / np.sqrt(photons)
     assert 0.5 * expected < distance(found.estimate.object, small.object, mask) < 1.2 * expected
     assert found.converged
-
-
-def test_steps_end_as_the_options_say():
-    """The first fit from a constant, and the smallest gain that counts."""
-    small = Scan.of(np.random.default_rng(3), 1e5, count=4)
-    data = small.dataset(np.random.default_rng(4))
-    objective, start = Objective(likelihood_of(data)), small.rough(data.normalisation)
-    short = fit_from_constant(replace(objective, options=FitOptions(first=1)), start, 4)
-    assert len(short.course) == 2 + 5 and not short.converged  # each with the value at its start
-    early = fit(replace(objective, options=FitOptions(enough=1e9, window=2)), start, OBJECT, 40)
-    assert early.converged and len(early.course) == 1 + 2 * 2
 
 
 def test_the_least_deviance_is_that_of_scipy():
@@ -187,34 +172,6 @@ def test_windows_stay_while_positions_move():
         without_common_moves(at - wide.positions, wide.positions) for at in (wrong, found.estimate.positions)
     ]
     assert np.std(errors[1]) < 0.15 * np.std(errors[0])
-
-
-def test_another_window_gives_the_same_patterns(scan, data):
-    """Under a probe that is nearly zero at the edges a window may begin a pixel earlier or later."""
-    rough = scan.rough(data.normalisation)
-    image = smooth_object(np.random.default_rng(4), len(rough.object)).astype(np.complex64)
-    likelihood, estimate = likelihood_of(data), replace(rough, object=image)
-    corners, _ = likelihood.places(estimate)
-    moved = corners + np.random.default_rng(3).integers(-1, 2, corners.shape)
-    moved = np.clip(moved, 0, data.object_size - N)
-    assert np.any(moved != corners)
-    usual, other = (likelihood.evaluate(estimate, ("positions",), at) for at in (corners, moved))
-    np.testing.assert_allclose(other.deviance, usual.deviance, rtol=5e-3)
-    gradients = [evaluation.gradients["positions"] for evaluation in (other, usual)]
-    assert np.linalg.norm(gradients[0] - gradients[1]) < 0.03 * np.linalg.norm(gradients[1])
-
-
-def test_a_scale_of_all_positions_is_kept_or_found(scan, data):
-    scaled = scan.positions.mean(axis=0) + 1.03 * centred(scan.positions)
-    start = replace(scan.rough(data.normalisation), positions=scaled)
-    first = fit(Objective(likelihood_of(data)), start, OBJECT, 30)
-    true = centred(scan.positions)
-    sizes = {}
-    for moves in ("independent", "affine"):
-        found = fit(Objective(likelihood_of(data), moves=moves), first.estimate, POSITIONS, 200)
-        sizes[moves] = np.vdot(true, centred(found.estimate.positions)) / np.vdot(true, true)
-    assert sizes["independent"] == pytest.approx(1.03, abs=1e-3)
-    assert sizes["affine"] == pytest.approx(1, abs=6e-3)
 
 
 # ---- the same far fields in other scales

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from helpers import reference
 
-from ptycho.config import ConfigError, ScanConfig, ZonePlateProbe
+from ptycho.config import ScanConfig, ZonePlateProbe
 from ptycho.reconstruction.stitching import Layout, _weighted_mean, stitch, synchronise_phases
 from ptycho.simulation.simulate import simulate
 
@@ -148,12 +148,6 @@ def test_a_collapsed_or_broken_network_still_stitches(datasets, value):
         result = stitch(regions, data, method)
         assert result.mask.any()
         np.testing.assert_array_equal(np.isnan(result.objects[result.mask]), np.isnan(value))
-
-
-def test_an_unknown_method_is_refused(datasets):
-    regions = np.ones((64, 36, 36), np.complex64)
-    with pytest.raises(ConfigError, match="method=glue: must be one of probe, grid"):
-        stitch(regions, datasets["test"], "glue")
 
 
 def test_what_a_network_leaves_empty_does_not_darken_its_neighbours(small_config):

@@ -1,6 +1,5 @@
 """Trials: their patterns, and the result of a few steps of the solver."""
 
-import threading
 from dataclasses import replace
 
 import numpy as np
@@ -8,9 +7,8 @@ import pytest
 from helpers.phase_scans import aberrated, scan_with
 
 from ptycho.config import IdealDiskProbe, ZonePlateProbe
-from ptycho.reconstruction import scan_likelihood
 from ptycho.reconstruction.scan_likelihood import side_by_side
-from ptycho.reconstruction.trial import Sample, Trial, best_of, constant_object, likelihood_of, middle
+from ptycho.reconstruction.trial import Sample, Trial, best_of, middle
 from ptycho.scan.probe import make_probe
 
 N = 32
@@ -51,20 +49,6 @@ def test_held_out_patterns_lie_where_the_map_has_them(curved):
     assert not np.intersect1d(*energies).size
 
 
-def test_held_out_patterns_that_the_map_has_outside_lie_on_the_edge(curved):
-    """The stretched positions of fitted patterns fill the object; the others are farthest from the middle."""
-    data = middle(curved, 36)
-    radius = np.linalg.norm(data.positions - data.positions.mean(axis=0), axis=1)
-    parts = [likelihood_of(data.subset(chosen, 1)) for chosen in np.split(np.argsort(radius), [30])]
-    sample = replace(Sample.of(data), fitted=parts[0], held_out=parts[1])
-    start = constant_object(sample.data, data.object_size)
-    places = 2 * (start.positions - start.positions.min(axis=0))
-    image = np.ones((int(np.ceil(places.max())) + N,) * 2, np.complex64)
-    found = sample.trial(None, replace(start, positions=places, object=image))
-    np.testing.assert_allclose(found.matrix, 2 * np.eye(2), atol=1e-6)
-    assert np.isfinite(found.held_out).all()
-
-
 @pytest.mark.parametrize("counts", [True, False])
 def test_a_refined_probe_explains_more_than_a_wrong_one(curved, counts):
     wrong = aberrated(curved.probe, np.random.default_rng(8), 0.3)
@@ -75,14 +59,6 @@ def test_a_refined_probe_explains_more_than_a_wrong_one(curved, counts):
     assert np.abs(together.estimate.modes - alone.estimate.modes).max() > 0
 
 
-def test_the_scale_of_the_probe_does_not_matter(curved):
-    """The initial object has the energy of the patterns, which transmission one need not have."""
-    data = middle(curved, 20)
-    brighter = replace(data, photon_scale=2 * data.photon_scale)
-    deviance, same = (tried(one, 3).mean_deviance for one in (data, brighter))
-    assert same == pytest.approx(deviance, rel=0.1)  # the prior's weight depends on the scale
-
-
 def test_cases_within_cases_are_done():
     """More of them than there are threads, which would wait for each other."""
 
@@ -90,25 +66,6 @@ def test_cases_within_cases_are_done():
         return sum(side_by_side(lambda m: k * m, range(50)))
 
     assert list(side_by_side(row, range(50))) == [k * 1225 for k in range(50)]
-
-
-def test_fewer_calls_than_cores_share_them(monkeypatch):
-    """Two calls of two: all four meet. Each of five calls does all by itself."""
-    monkeypatch.setattr(scan_likelihood, "cores", lambda: 4)
-    meeting = threading.Barrier(4)
-
-    def meet(k):
-        return meeting.wait(timeout=20)
-
-    rows = list(side_by_side(lambda k: list(side_by_side(meet, range(2))), range(2)))
-    assert {k for row in rows for k in row} == {0, 1, 2, 3}
-    threads = set()
-
-    def alone(k):
-        list(side_by_side(lambda m: threads.add(threading.get_ident()), range(3)))
-        return threading.get_ident()
-
-    assert set(side_by_side(alone, range(5))) == threads
 
 
 def test_the_middle_is_compact():

@@ -15,7 +15,6 @@ from ptycho.reconstruction.uncertainty import (
     Redrawn,
     map_errors,
     measure_again,
-    smooth,
     turn_towards,
 )
 
@@ -99,14 +98,6 @@ def test_it_is_infinite_outside_of_the_mask_and_without_illumination(scan, data)
     assert np.isinf(errors.phase[0, 12, 11]) and illuminated[12, 11]
     again = map_errors(objective, replace(estimate, object=dark), mask, 0)
     np.testing.assert_array_equal(errors.phase, again.phase)
-
-
-def test_what_goes_with_the_intensity_is_not_blurred():
-    illumination = 1.0 + (ROWS - 4) ** 2 + 3 * np.sin(COLS) ** 2
-    mask = np.hypot(ROWS - 11, COLS - 14) < 9
-    found = smooth(5 / illumination, illumination, mask)
-    np.testing.assert_allclose(found[mask], 5 / illumination[mask])
-    assert np.isinf(found[~mask]).all()
 
 
 def test_the_whole_phase_is_put_back():
