@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,7 +18,6 @@ from ptycho.config.solver_config import SolverConfig
 from ptycho.evaluation.trust import FEW, ORIENTATION, POSITIONS, SCALE
 from ptycho.scan.comparison import Comparison
 from ptycho.scan.finding import Finding, flags_of, warnings_of
-from ptycho.scan.reconstruction import values_per_parameter
 
 LOST, STRETCH = np.ones(9, bool), 1.5
 MOVES = np.zeros((9, 2))
@@ -67,30 +65,20 @@ def corrected(monkeypatch, recorded):
 MAP, JUMPS = "affine position correction", "positions corrected"
 # What is found without a map and behind one, and another map: steps that are made, and doubts that are left.
 CASES = {
-    "right positions": (dict(alone=jumps()), [], (), ()),
     "jumps": (dict(alone=jumps(MOVES)), [JUMPS], (), ()),
     "positions that are not found": (dict(alone=jumps(unplaced=np.arange(9) < 2)), [], (POSITIONS,), ()),
     "jumps, specified not to be": (
         dict(alone=jumps(MOVES), other=other(True), position_jumps=False),
         *([], (), (SCALE,)),
     ),
-    "specified positions": (dict(alone=jumps(MOVES), other=other(True), positions=False), [], (), (SCALE,)),
     "a drift": (dict(behind=jumps(), other=other(True)), [MAP], (), ()),
     "another scale, which is only reported": (dict(behind=jumps(), other=other()), [], (), (SCALE,)),
     "jumps behind a drift explain more": (
         dict(alone=jumps(-MOVES, deviance=2), behind=jumps(MOVES, deviance=1), other=other(True)),
         *([MAP, JUMPS], (), ()),
     ),
-    "jumps behind another scale explain more": (
-        dict(alone=jumps(-MOVES, deviance=2), behind=jumps(MOVES, deviance=1), other=other()),
-        *([], (), (SCALE,)),
-    ),
     "jumps alone explain more than behind a drift": (
         dict(alone=jumps(MOVES, deviance=1), behind=jumps(-MOVES, deviance=2), other=other(True)),
-        *([JUMPS], (), ()),
-    ),
-    "a map does not help": (
-        dict(alone=jumps(MOVES), behind=jumps(unplaced=LOST), other=other(True)),
         *([JUMPS], (), ()),
     ),
     "nothing helps": (
@@ -125,30 +113,6 @@ def test_the_probe_of_a_map_is_taken_with_it(recorded, corrected):
     probe = np.full((recorded.data.N,) * 2, 2 + 1j, np.complex64)
     found = corrected(behind=jumps(), other=other(True, probe))
     np.testing.assert_array_equal(np.ptp(found.data.probe[0] / probe), 0)
-
-
-def test_few_patterns_close_together_are_aligned(tmp_path):
-    """There are measured values enough, but three patterns cannot be split into fitted and held-out ones."""
-    data = Scan.of(np.random.default_rng(1), count=3, step=1.5).dataset()
-    counts, positions = data.amplitudes[:3] ** 2, data.positions[:3]
-    scan = ptycho.Scan.from_arrays(counts, positions, data.probe[0], counts=False)
-    config = ScanRunConfig(data=DataConfig(file=("x",)))
-    read = AlignedScan(scan.geometry, data.subset(np.arange(3), 1), config, ())
-    assert values_per_parameter(read.data) > 1.8
-    aligned = method.align_scan(read, RunContext(tmp_path))
-    np.testing.assert_array_equal(aligned.data.positions, read.data.positions)
-
-
-def test_moves_found_on_downsampled_patterns_count_at_the_size_they_were_found(monkeypatch, recorded):
-    found = jumps(np.outer(np.arange(9) == 4, (2.9, 0)) + np.outer(np.arange(9) == 6, (0, 3.1)))
-    view = SimpleNamespace(data=recorded.data, ratio=0.25)
-    monkeypatch.setattr(method, "downsampled", lambda data: view)
-    monkeypatch.setattr(method, "find_jumps", lambda data, refine_probe: found)
-    moved = method.correct_jumps(recorded, None)
-    assert np.ptp(moved.data.positions[[5, 6]] - recorded.data.positions[[5, 6]], axis=0) == pytest.approx(
-        [0, 12.4]
-    )
-    assert "1 of 9 patterns by 12 to 12 px" in str(moved.steps[-1])
 
 
 def test_the_own_probe_is_reversed_with_the_positions(monkeypatch, recorded):

@@ -1,6 +1,5 @@
 """A stored alignment is used without a fit, and only for the same scan."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -10,10 +9,9 @@ from helpers.likelihood import Scan
 import ptycho
 from ptycho.align import align_scan as steps
 from ptycho.align.aligned import RunContext
-from ptycho.align.cached import READING, align, reading_of
+from ptycho.align.cached import align
 from ptycho.align.geometry import Alternative
 from ptycho.config import ScanRunConfig
-from ptycho.config.data import DataConfig
 from ptycho.run.folder import FileCache
 from ptycho.scan.finding import Finding
 
@@ -41,21 +39,6 @@ def calls(monkeypatch):
     step = steps.Step(lambda *a: seen.append(1) or stretched(*a), "geometry")
     monkeypatch.setattr(steps, "STEPS", (step,))
     return seen
-
-
-def test_a_step_that_needs_more_values_is_skipped(tmp_path, monkeypatch):
-    """16 patterns of 16² values and an object of fewer than 27² complex pixels: 2.8 values per parameter."""
-    seen = []
-    trace = {
-        least: lambda aligned, context, least=least: seen.append(least) or aligned for least in (2.5, 9.0)
-    }
-    trace |= {0.0: lambda aligned, context: seen.append("does not apply") or aligned}
-    every = [
-        steps.Step(step, "geometry", least, lambda _, least=least: least) for least, step in trace.items()
-    ]
-    monkeypatch.setattr(steps, "STEPS", tuple(every))
-    aligned_in(tmp_path, scan())
-    assert seen == [2.5]
 
 
 def aligned_in(folder, given, **changes):
@@ -86,19 +69,3 @@ def test_another_scan_or_key_is_aligned_anew(tmp_path, calls):
     given = scan()
     aligned_in(tmp_path, replace(given, data=replace(given.data, orientation="auto")))
     assert len(calls) == 3
-
-
-def test_without_a_cache_nothing_is_kept(tmp_path, calls):
-    given = scan()
-    for _ in range(2):
-        align(given.geometry, ScanRunConfig(data=given.data), RunContext(tmp_path))
-    assert len(calls) == 2
-
-
-def test_a_scan_that_was_turned_is_read_so_again():
-    turned = dict(
-        zip(READING, (True, False, True, -1, 1, ((0.0, 0.5), (-0.5, 0.25)), 90, (2, 5)), strict=True)
-    )
-    kept = {"texts": np.asarray(json.dumps({"reading": turned}))}
-    config = reading_of(kept, DataConfig(file="x"))
-    assert {key: getattr(config, key) for key in READING} == turned

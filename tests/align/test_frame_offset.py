@@ -1,6 +1,5 @@
 """Frames that are late or early by one: found where positions tell, and only there."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -11,15 +10,13 @@ from helpers.scans import Frames
 import ptycho
 from ptycho.align import align_scan
 from ptycho.align.aligned import RunContext, read
-from ptycho.align.orientation import Orientation, better_offset, find_frame_offset
+from ptycho.align.orientation import find_frame_offset
 from ptycho.align.position_jumps import Jumps
 from ptycho.config import ConfigError, ScanRunConfig, ZonePlateProbe
 from ptycho.config.data import DataConfig
 from ptycho.preparation.prepare import interpret, interpret_again
-from ptycho.preparation.start import decided_reading
 from ptycho.readers.raw_scan import RawScan
-from ptycho.reconstruction.trial import Trial, TrialOptions
-from ptycho.scan.finding import Finding
+from ptycho.reconstruction.trial import TrialOptions
 from ptycho.scan.probe import make_probe
 
 FORTY = TrialOptions(patterns=40)
@@ -80,26 +77,6 @@ def test_an_offset_beyond_all_positions():
         interpret(raw(), DataConfig(file=("x",), frame_offset=6))
 
 
-def test_a_run_that_was_read_otherwise_is_exported_and_begun_from_so(tmp_path):
-    """The reading is that of the run's findings, whose values are keys."""
-    findings = {"orientation": ["data.transpose=true data.position_sign=-1", "why"]}
-    findings |= {"frame offset": ["data.frame_offset=-1", "why"], "N": ["64", "the whole detector"]}
-    (tmp_path / "metrics.json").write_text(json.dumps({"findings": findings}))
-    given = DataConfig(file=("x",), N=32)
-    expected = replace(given, transpose=True, position_sign=-1, frame_offset=-1)
-    assert decided_reading(tmp_path, given) == expected
-    assert decided_reading(tmp_path / "none", given) == given
-    assert decided_reading(tmp_path, replace(given, frame_offset=0)).frame_offset == 0
-
-
-@pytest.mark.parametrize(("value", "N"), [("data.N=90", 90), ("not used", None)])
-def test_finer_object_pixels_of_a_run_are_those_of_its_export(tmp_path, value, N):
-    findings = {"finer object pixels": [value, "why"]}
-    (tmp_path / "metrics.json").write_text(json.dumps({"findings": findings}))
-    assert decided_reading(tmp_path, DataConfig(file=("x",))).N == N
-    assert decided_reading(tmp_path, DataConfig(file=("x",), N=64)).N == 64
-
-
 @pytest.mark.parametrize("jumps", [False, True])
 def test_an_offset_that_leaves_jumps_is_none(scan, tmp_path, monkeypatch, jumps):
     """A backlash of about a step looks like an offset; the jumps are then searched for as stored."""
@@ -118,43 +95,6 @@ def test_an_offset_that_leaves_jumps_is_none(scan, tmp_path, monkeypatch, jumps)
     true = scan.positions[:63] - scan.positions[0]
     np.testing.assert_array_equal(aligned.data.positions - aligned.data.positions[0], true)
     np.testing.assert_array_equal(aligned.data.amplitudes[:], scan.amplitudes[:63])
-
-
-def trial(offset, deviance):
-    spread = np.exp(np.random.default_rng(3).normal(0, 0.1, 48))  # the same for all: differences are exact
-    return Trial(offset, None, deviance * spread[:40], deviance * spread[40:])
-
-
-@pytest.mark.parametrize(
-    ("none", "later", "earlier", "expected"),
-    [
-        (9.0, 1.5, 9.0, 1),
-        (9.0, 9.0, 1.5, -1),
-        (1.6, 1.5, 9.0, None),  # hardly better than none
-        (0.16, 0.15, 0.9, None),  # the same of amplitudes in an unknown unit
-        (9.0, 1.55, 1.5, None),  # hardly better than the opposite offset
-        (9.0, 7.0, 9.0, None),  # most stays unexplained
-    ],
-)
-def test_what_counts_as_clearly_better(none, later, earlier, expected):
-    found = better_offset(trial(0, none), [trial(1, later), trial(-1, earlier)])
-    assert (found and found.hypothesis) == expected
-
-
-def test_a_second_change_of_the_orientation_keeps_the_first(scan, tmp_path, monkeypatch):
-    """A scan that was transposed already, by its deflection, and whose rows are then reversed."""
-    counts = np.rint(scan.amplitudes[:].astype(float) ** 2)
-    given = ptycho.Scan.from_arrays(counts, scan.positions, scan.probe[0], counts=True)
-    config = ScanRunConfig(data=replace(given.data, orientation="auto", transpose=True))
-    context = RunContext(tmp_path)
-    as_read = read(interpret(given.geometry.raw, config.data), config, context)
-    as_read = as_read.decided(Finding("orientation", "data.transpose=true", "by the deflection"))
-    way = Trial((Orientation(flip_rows=True),), None, np.ones(1), np.ones(1))
-    for name, fake in {"orientations": [way], "better": way, "advice": ""}.items():
-        monkeypatch.setattr(align_scan, name, lambda *_, fake=fake: fake)
-    turned = align_scan.correct_orientation(as_read, context)
-    assert [step.value for step in turned.steps] == ["data.transpose=true data.flip_rows=true"]
-    assert (turned.config.data.transpose, turned.config.data.flip_rows) == (True, True)
 
 
 def test_a_pixel_that_is_stated_for_arrays_stays(scan):

@@ -95,14 +95,6 @@ def test_a_map_that_is_clearly_sheared_is_a_drift(monkeypatch, along, drift):
     assert other.drift is drift and other.kept.flags == (SCALE,)
 
 
-def test_the_scale_of_electrons_is_reported(monkeypatch):
-    """The rotation is corrected; the scale is only reported."""
-    found = recorded(monkeypatch, position_map(1.2 * rotation(59)), electrons_keV=80.0)
-    np.testing.assert_allclose(found.matrix, rotation(59), atol=1e-9)
-    np.testing.assert_allclose(found.alternative.matrix, 1.2 * np.eye(2), atol=1e-9)
-    assert found.alternative.kept.flags == (SCALE,) and not found.alternative.drift
-
-
 def test_electrons_are_turned_so_that_atoms_are_bright(monkeypatch):
     found = recorded(monkeypatch, position_map(rotation(59)), electrons_keV=80.0)
     np.testing.assert_allclose(found.matrix, rotation(59), atol=1e-9)
@@ -133,11 +125,6 @@ def test_a_specified_probe_is_reversed_if_atoms_are_clearly_dark(
     assert (flags_of(turned.decisions) == [ORIENTATION]) is (skewness == -0.05)
 
 
-def test_electrons_with_an_unclear_phase_are_flagged(monkeypatch):
-    vague = recorded(monkeypatch, position_map(rotation(59), skewness=0.05), electrons_keV=80.0)
-    assert flags_of(vague.decisions) == [ORIENTATION]
-
-
 @pytest.fixture(scope="module")
 def dim_scan():
     """Patterns of 2000 photons of a phase object under a curved probe, nominal positions rotated by 40°."""
@@ -162,24 +149,6 @@ def test_a_probe_under_which_all_rotations_explain_alike_shows_none(dim_scan):
     flat = np.abs(np.fft.fft2(dim_scan.probe))
     flat = np.fft.fftshift(np.fft.ifft2(np.exp(1e-3j * np.arange(32)) * flat), axes=(1, 2))
     assert find_rotation(dim_scan.under_probe(flat.astype(np.complex64))) is None
-
-
-def test_the_rotation_stays_beside_a_scale_that_more_patterns_show(monkeypatch):
-    monkeypatch.setattr(geometry, "_half_turn", lambda data, degrees: (degrees, True))
-    monkeypatch.setattr(geometry, "_scale_explains", lambda data, position_map: True)
-    weak, keys = position_map(1.2 * rotation(59), gain=0.001), {"electrons_keV": 80.0, "orientation": "auto"}
-    found = recorded(monkeypatch, weak, told_probe=True, **keys)
-    np.testing.assert_allclose(found.matrix, 1.2 * rotation(59), atol=1e-9)
-
-
-@pytest.mark.parametrize(("differs", "flags"), [(True, [SCALE]), (False, [])])
-def test_a_scale_under_a_specified_probe_counts_if_more_patterns_show_it(monkeypatch, differs, flags):
-    monkeypatch.setattr(geometry, "_half_turn", lambda data, degrees: (degrees, True))
-    monkeypatch.setattr(geometry, "_scale_explains", lambda data, position_map: differs)
-    found = recorded(monkeypatch, position_map(1.2 * rotation(59)), told_probe=True, electrons_keV=80.0)
-    np.testing.assert_allclose(found.matrix, rotation(59), atol=1e-9)
-    assert (found.alternative is not None) is differs
-    assert flags == ([] if found.alternative is None else [*found.alternative.kept.flags])
 
 
 @pytest.mark.parametrize("right", [1.0, 0.8])

@@ -36,16 +36,6 @@ def overlap(one, two):
     return abs(np.vdot(one, two)) / np.linalg.norm(one) / np.linalg.norm(two)
 
 
-def test_the_pupil_is_the_root_of_the_mean():
-    mean = np.arange(25.0).reshape(5, 5) ** 2
-    np.testing.assert_array_equal(pupil(mean), np.arange(25.0).reshape(5, 5))
-    good = np.ones((5, 5), bool)
-    good[2, 2:] = False
-    found = pupil(mean, good)
-    np.testing.assert_array_equal(found[good], pupil(mean)[good])
-    assert found[2, 4] in (9, 19) and np.isin(found[2, 2:], pupil(mean)[good]).all()
-
-
 @pytest.mark.parametrize("name", list(OPTICS))
 @pytest.mark.parametrize("side", [16, 17])
 def test_an_optic_keeps_the_modulus(name, side):
@@ -137,15 +127,7 @@ def test_the_right_probe_is_kept_for_either_half_turn(defocused, photons, revers
     assert aligned.data is before and not aligned.decisions
 
 
-def test_few_patterns_do_not_replace_a_probe(defocused):
-    data, curvature = defocused
-    few = data.subset(np.arange(40), 1)
-    modulus = pupil(data.amplitudes.statistics.mean_intensity)
-    aligned, before = compared((few, curvature), OPTICS["lens"].probe(modulus, -0.4 * curvature))
-    assert aligned.data is before and not aligned.decisions
-
-
-@pytest.mark.parametrize("factor", [-1, -0.5, 0.3, 0.6, 1.6])
+@pytest.mark.parametrize("factor", [-1, 0.3, 1.6])
 def test_a_specified_probe_gets_the_curvature_of_the_patterns(defocused, factor):
     data, curvature = defocused
     right = data.probe[0]
@@ -191,11 +173,10 @@ def test_a_specified_probe_may_be_the_complex_conjugate(reverse):
     assert overlap(aligned.data.probe[0], right) > 0.98 > 0.9 > overlap(wrong, right)
 
 
-@pytest.mark.parametrize("photons", [300, 1e5])
 @pytest.mark.parametrize("change", ["nothing", "scale", "rotation", "transposed", "mirrored", "one late"])
-def test_other_errors_do_not_change_the_defocus(defocused, photons, change):
+def test_other_errors_do_not_change_the_defocus(defocused, change):
     probe = defocused[0].probe[0]
-    data = scan_with(probe, seed=1, side=7, step=3, photons=photons)
+    data = scan_with(probe, seed=1, side=7, step=3, photons=1e5)
     amplitudes, positions = data.amplitudes[:], data.positions.astype(float)
     if change in ("scale", "rotation"):
         matrix = 0.8 * np.eye(2) if change == "scale" else rotation(8.0)

@@ -12,7 +12,6 @@ from ptycho.align.align_scan import doubt_orientation
 from ptycho.align.orientation import (
     AS_READ,
     Orientation,
-    advice,
     alike,
     as_read,
     better,
@@ -75,14 +74,6 @@ def test_the_keys_read_a_file_the_same_way(way, first):
         oriented(frames, False, new.transpose, new.flip_rows, new.flip_cols), expected
     )
     assert new.position_sign == 1
-
-
-def test_the_keys_name_what_changes():
-    config = DataConfig(file="-", transpose=True, flip_rows=True, position_sign=-1)
-    assert AS_READ.keys(config) == "" and AS_READ.on(config) == config
-    assert NEGATED.keys(config) == "data.position_sign=1"
-    way = Orientation(transpose=True)
-    assert way.keys(config) == "data.transpose=false data.flip_rows=false data.flip_cols=true"
 
 
 def test_a_scan_is_turned_as_a_whole():
@@ -212,24 +203,6 @@ ROWS, COLS = Orientation(flip_rows=True), Orientation(flip_cols=True, position_s
 def test_clearly_better(one, other, expected):
     """Most of the misfit beyond photon noise and some of all is gone, significantly, in enough patterns."""
     assert clearly_better(one, other) is expected
-
-
-def test_the_one_that_changes_least_is_named():
-    own, config = trial(AS_READ, 9.0), DataConfig(file="-")
-    trials = [trial(COLS, 2.0), trial(ROWS, 2.001, seed=1), own]
-    assert better(trials).hypothesis[0] == ROWS
-    assert better([trial(COLS, 2.0), trial(ROWS, 2.4, seed=1), own]).hypothesis[0] == COLS
-    assert better([trial(COLS, 2.0), trial(Orientation(transpose=True), 2.001, seed=1), own]) is None
-    assert better([trial(COLS, 8.0), own]) is None
-    assert better([trial(NEGATED, 2.0, (AS_READ,)), trial(ROWS, 9.0)]) is None
-    assert advice(trials[1], trials, config) == (
-        "data.flip_rows=true explains the patterns better: deviance 2 of a short reconstruction, against "
-        "9 as they were read"
-    )
-    twins = trial(ROWS, 2.0, (COLS,))
-    assert advice(twins, [twins, own], config).startswith(
-        "data.flip_rows=true or data.flip_cols=true data.position_sign=-1 explains"
-    )
 
 
 @pytest.mark.parametrize("turned", [True, False])

@@ -12,7 +12,7 @@ from helpers.phase_scans import phase_object
 from scipy.special import kl_div
 
 import ptycho
-from ptycho.align.align_scan import STEPS, align_scan
+from ptycho.align.align_scan import align_scan
 from ptycho.align.aligned import RunContext, read
 from ptycho.align.orientation import Orientation
 from ptycho.align.pattern_shift import find_pattern_shift, trend
@@ -80,14 +80,6 @@ def test_deviance_of_every_pattern(shifted_scan):
 def test_gradients(shifted_scan, part):
     scan, data, _ = shifted_scan
     check_gradient(likelihood_of(data, chunk_pixels=16 * N**2), scan, data.normalisation, part)
-
-
-def test_gradients_of_the_probe_of_each_pattern_add_up(shifted_scan):
-    scan, data, _ = shifted_scan
-    likelihood, estimate = likelihood_of(data), scan.estimate(data.normalisation)
-    total = likelihood.evaluate(estimate, ("modes",)).gradients["modes"][0]
-    each = likelihood.probe_gradients(estimate).sum(axis=0)
-    np.testing.assert_allclose(each, total, atol=1e-4 * np.abs(total).max())
 
 
 def test_predictions_are_those_of_loops(shifted_scan):
@@ -234,14 +226,6 @@ def test_finer_object_pixels_leave_the_shifts_as_they_are(tmp_path):
         scan = read(interpret_again(given.geometry, config.data), config, RunContext(tmp_path))
         shifts.append(scan.data.amplitudes.shifts)
     np.testing.assert_allclose(shifts[0], shifts[1], atol=0.02)
-
-
-def test_a_shift_that_is_specified_is_not_tested(tmp_path):
-    data, counts = simulated()
-    (step,) = (step for step in STEPS if step.phase == "pattern_shift")
-    assert step.applies(as_read(tmp_path, counts, data)[1])
-    _, scan = as_read(tmp_path, counts, data, pattern_shift=((0.0, 0.0), (0.0, 0.0)))
-    assert scan.data.amplitudes.shifts is None and not step.applies(scan)
 
 
 @pytest.mark.parametrize("way", [(True, False, True, 1), (False, True, False, -1), (True, True, True, -1)])

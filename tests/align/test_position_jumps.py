@@ -8,11 +8,9 @@ from helpers.likelihood import Scan, intensity_of
 
 from ptycho.align.position_jumps import (
     JumpOptions,
-    Jumps,
     bring_together,
     find_jumps,
     sections,
-    stand_out,
     strip,
 )
 from ptycho.align.registration import Registration, RegistrationOptions, seeds
@@ -41,23 +39,6 @@ def slipped(chosen, by):
     errors = np.zeros((100, 2))
     errors[chosen] = by
     return errors
-
-
-@pytest.mark.parametrize(
-    ("count", "by", "more"),
-    [(9, (0.0, 5.9), False), (10, (0.0, 3.0), True), (1, (-3.6, 4.8), True), (400, (2.9, 0.0), False)],
-)
-def test_scatter_is_left_to_the_refinement_of_positions(count, by, more):
-    """Of 1000 patterns less than a hundredth may be moved by 3 px or more, and none by 6 px."""
-    moves = np.zeros((1000, 2))
-    moves[:count] = by
-    assert stand_out(moves) is more
-
-
-def test_scatter_is_not_searched_further(scan, monkeypatch):
-    """A pattern that is 4 px off, of a hundred, where a fiftieth is few: nothing more is fitted."""
-    monkeypatch.setattr(Registration, "refine", lambda self: pytest.fail("refines all positions"))
-    assert not find_jumps(recorded(scan, slipped([47], (0, -4))), False, JumpOptions(few=0.02)).moved.any()
 
 
 def test_a_part_of_the_scan_is_fitted_on_its_window_of_the_object(scan):
@@ -120,24 +101,6 @@ def test_single_patterns_of_a_large_scan_are_left_to_the_search_for_outliers(sca
     assert found.contradicted and not found.moves.any() and not found.lost
 
 
-def test_a_scan_whose_strip_is_lost_is_not_registered_as_a_whole(scan, monkeypatch):
-    sizes, register = [], Registration.of
-
-    def counted(data, *others):
-        sizes.append(len(data.positions))
-        return register(data, *others)
-
-    monkeypatch.setattr(Registration, "of", counted)
-    errors = np.random.default_rng(3).uniform(-20, 20, scan.positions.shape)
-    data = recorded(scan, errors).subset(np.arange(40), 1)
-    found = find_jumps(data, False, JumpOptions(pixels=30 * data.N**2))
-    assert found.lost and not found.moves.any() and sizes == [30]
-
-
-def test_fewer_than_twelve_patterns_tell_nothing(scan):
-    assert not find_jumps(recorded(scan, 0).subset(np.arange(11), 1)).moves.any()
-
-
 @pytest.fixture(scope="module")
 def known(scan):
     """A registration with the true object and all patterns but 44, whose position is wrong by (5, −7)."""
@@ -193,40 +156,6 @@ def test_a_strip_crosses_all_rows():
     rows, columns = np.mgrid[:20, :30]
     chosen = strip(3.0 * np.stack([rows, columns], -1).reshape(-1, 2), 80)
     assert {*chosen // 30} == {*range(20)} and {*chosen % 30} <= {*range(12, 18)}
-
-
-def test_a_strip_is_no_longer_than_its_object_may_be():
-    rows, columns = np.mgrid[:300, :30]
-    chosen = strip(3.0 * np.stack([rows, columns], -1).reshape(-1, 2), 1000)
-    assert len(chosen) == 1000 and 3 * np.ptp(chosen // 30) <= 512
-
-
-def moves(length, **at):
-    found = np.zeros((12, 2))
-    for where, by in at.items():
-        found[int(where[1:]) :][:length] = by
-    return found
-
-
-@pytest.mark.parametrize(
-    ("found", "text"),
-    [
-        (moves(1, p3=(3, 4), p7=(0, -12)), "2 of 12 patterns by 5 to 12 px: jumps"),
-        (moves(12, p8=(0, 25)), "4 of 12 patterns by 25 to 25 px: a jump"),
-        (moves(3, p3=(9, 0), p9=(9, 0)), "6 of 12 patterns by 9 to 9 px: backlash"),
-        (np.outer(np.arange(12), (0, 2)), "10 of 12 patterns by 4 to 22 px: a drift"),
-    ],
-)
-def test_moves_in_words(found, text):
-    assert Jumps(found, np.zeros(12, bool)).text == text
-
-
-def test_few_patterns_are_placed_again_by_the_others(known):
-    """There are so few that some parts are empty; a single pattern stays where it is."""
-    for some in ([20, 21], [20]):
-        registration = replace(known, placed=np.isin(np.arange(100), some))
-        registration._place_again()
-        assert np.abs(registration.moves).max() <= 3
 
 
 # ---- sections

@@ -12,7 +12,6 @@ from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.data import DataConfig
 from ptycho.config.solver_config import SolverConfig
 from ptycho.preparation.geometry import place_scans
-from ptycho.readers.patterns import Joined
 from ptycho.readers.raw_scan import Frames, RawScan
 from ptycho.readers.table import join_scans
 from ptycho.scan.beam import vary_probe
@@ -111,11 +110,6 @@ def test_scans_are_joined_frame_by_frame():
     np.testing.assert_array_equal(joined.good, good.all(axis=0))
 
 
-def test_frames_of_several_types_have_one_that_holds_all():
-    sources = tuple(Frames(np.full((2, 3, 3), 7, dtype)) for dtype in (np.uint16, np.float32))
-    assert Joined(sources).dtype == np.float32 == Joined(sources).read(slice(0, 1)).dtype
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -160,14 +154,6 @@ def test_scans_of_one_object_stay_where_their_files_place_them_unless_that_is_fa
     assert np.abs(middles[0] - middles[1]).max() <= 1 and "middle on middle" in str(found[0])
     with pytest.raises(ConfigError, match=r"data\.shared=both: the scans have 17, 3 patterns"):
         place_scans(positions, np.repeat([0, 1], [17, 3]), 16, "both", [])
-
-
-def test_one_file_or_a_near_field_shares_nothing():
-    with pytest.raises(ConfigError, match=r"data\.shared=both: must be at least two files, or null"):
-        DataConfig(file="one.h5", shared="both")
-    with pytest.raises(ConfigError, match=r"data\.shared=probe: must be null with data\.physics=near_field"):
-        DataConfig(file=("a.h5", "b.h5"), shared="probe", physics="near_field")
-    assert DataConfig(file=("x/a.h5", "b.h5"), shared="probe").name == "a+b"
 
 
 @pytest.mark.parametrize(

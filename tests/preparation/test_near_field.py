@@ -128,7 +128,3 @@ def test_arrays_of_a_near_field():
     assert scan.pixel_m == (5e-7, 5e-7) and scan.N > 32
     np.testing.assert_allclose(np.ptp(scan.positions, axis=0), 12)
     np.testing.assert_array_equal(scan.patterns(0).sum(), patterns[0].sum())
-    with pytest.raises(ConfigError, match="physics='near_field'"):
-        ptycho.Scan.from_arrays(patterns, places, counts=True, distance_m=0.2)
-    with pytest.raises(ConfigError, match="pixel_m"):
-        ptycho.Scan.from_arrays(patterns, places, counts=True, physics="near_field", pixel_m=1e-8, **lengths)

@@ -13,7 +13,6 @@ from ptycho.preparation.geometry import object_pixel, resampled_probe
 from ptycho.preparation.marks import Limits
 from ptycho.preparation.numbers import SampleOptions
 from ptycho.preparation.prepare import interpret
-from ptycho.scan.comparison import split_patterns
 
 H, W, J = 45, 52, 60
 NO_LIMITS = Limits(np.dtype(float))
@@ -199,19 +198,6 @@ def test_what_is_not_finite_is_found_when_all_are_read(tmp_path):
     with pytest.raises(ConfigError, match=r"NaN or infinity in frame 7; .*data\.drop=\[7\]"):
         interpret(raw(frames, domain="counts"), config(), SampleOptions(frames=4)).copied(tmp_path)
     assert len(interpret(raw(frames, domain="counts"), config(drop=(7,))).copied(tmp_path)[1]) == J - 1
-
-
-def test_patterns_held_out_are_spread_and_drawn_by_the_seed(dataset):
-    data, _ = dataset
-    kept, out = split_patterns(data.positions, 6, 1)
-    assert len(out) == 6 and set(kept) | set(out) == set(range(J - 1)) and not set(kept) & set(out)
-    np.testing.assert_array_equal(out, split_patterns(data.positions, 6, 1)[1])
-    assert not np.array_equal(out, split_patterns(data.positions, 6, 2)[1])
-    spread = np.ptp(data.positions[out], axis=0) / np.ptp(data.positions, axis=0)
-    assert spread.min() > 0.4
-    used = data.subset(kept, 3)
-    np.testing.assert_array_equal(np.asarray(used.amplitudes), np.asarray(data.amplitudes)[kept])
-    assert used.groups.max() < len(kept)
 
 
 def test_a_scan_without_a_probe_begins_with_the_pupil_in_focus(tmp_path):

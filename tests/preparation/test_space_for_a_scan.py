@@ -5,7 +5,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-import ptycho
 from ptycho.config import ConfigError
 from ptycho.preparation.dataset import check_memory_for
 
@@ -22,15 +21,3 @@ def test_data_drop_is_named_where_two_positions_are_so_far_from_the_others_that_
     check_memory_for(scan_with([4]), "a")  # one isolated position is excluded, and takes no memory
     with pytest.raises(ConfigError, match=r"memory: needs .* TB .*isolated positions with data\.drop"):
         check_memory_for(scan_with([4, 5]), "a")
-
-
-def test_python_copies_no_pattern_where_there_is_no_room_for_all(monkeypatch):
-    """A disk that reports little available space replaces a full one; the check needs no TensorFlow."""
-    rng = np.random.default_rng(0)
-    positions = 3.0 * np.stack(np.meshgrid(np.arange(6), np.arange(5), indexing="ij"), -1).reshape(-1, 2)
-    scan = ptycho.Scan.from_arrays(rng.poisson(9, (30, 32, 32)), positions, counts=True)
-    disk = SimpleNamespace(free=30 * 32 * 32 * 4 - 1)
-    monkeypatch.setattr("ptycho.preparation.dataset.shutil.disk_usage", lambda place: disk)
-    message = r"disk: a copy of the 30 patterns takes 123 kB in .*TMPDIR to a folder with room"
-    with pytest.raises(ConfigError, match=message):
-        ptycho.reconstruct(scan, "solver")

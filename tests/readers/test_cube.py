@@ -147,19 +147,6 @@ def test_axes_and_a_map_of_positions_are_not_overruled(tmp_path):
         opened(tmp_path / "a.h5", keys=KeyMap(patterns="datacube_root/datacube/data", positions="p"))
 
 
-@pytest.mark.parametrize(
-    ("keys", "message"),
-    [
-        ({"scan_step_A": 1.0, "scan_step_nm": 0.1}, "must be only one of them"),
-        ({"scan_step_A": 1.0, "scan_shape": (0, 4)}, "positive integers"),
-        ({"scan_step_A": 1.0, "unit": "um"}, r"data\.unit=um.* a raster of this step"),
-    ],
-)
-def test_keys_that_contradict_each_other(keys, message):
-    with pytest.raises(ConfigError, match=message):
-        DataConfig(file=("a.npy",), **keys)
-
-
 def test_a_cube_is_the_scan_that_positions_would_make(tmp_path):
     """The same patterns and places as arrays, under a known pixel."""
     cube = np.random.default_rng(3).poisson(20, (5, 6, 32, 32))

@@ -91,7 +91,7 @@ def test_no_damage_of_a_chunk_ends_the_process(tmp_path):
     files = []
     for name, options in FILTERS.items():
         whole = pack(tmp_path / f"{name}.h5", options)
-        files += [damaged(whole, tmp_path / f"{name}-{k}.h5", flipped(k)) for k in range(25)]
+        files += [damaged(whole, tmp_path / f"{name}-{k}.h5", flipped(k)) for k in range(10)]
         no_length = damaged(whole, tmp_path / f"{name}-none.h5", without_length)
         with h5py.File(pack(tmp_path / "small.h5", options, FRAMES[:, :8, :8])) as small:
             short = small["data"].id.read_direct_chunk((0, 0, 0))[1]
@@ -121,15 +121,6 @@ def refusal(path):
     with Hdf5Archive(path) as file:
         assert file.noted(lambda: file.read("data")) is None
         return file.problems[0]
-
-
-def test_what_is_wrong_is_said(tmp_path):
-    bitshuffle = FILTERS["bitshuffle-lz4"]
-    whole = pack(tmp_path / "a.h5", bitshuffle)
-    path = damaged(whole, tmp_path / "b.h5", without_length)
-    assert "data is damaged in the chunk at (1, 0, 0): its blocks have 0 bytes" in refusal(path)
-    short = put(tmp_path / "c.h5", FILTERS["gzip"], zlib.compress(b"short"))
-    assert "unpacks to 5 bytes, not 48000000" in refusal(short)
 
 
 def test_a_chunk_that_expands_too_far_is_refused_before_it_is_unpacked(tmp_path):

@@ -81,25 +81,13 @@ def test_positions_that_were_measured_twice_are_no_second_image(save, disk, with
     np.testing.assert_allclose(scan.positions, starts, atol=1e-5)
 
 
-def test_positions_listed_image_by_image_are_those_of_the_first(save, disk):
-    objects = [spot(*where) for where in SPOTS]
-    arrays = published(objects, disk, STARTS, gridsize=1)
-    arrays["coords_offsets"] = np.concatenate([arrays["coords_offsets"][::2]] * 2)
-    arrays |= {"YY_full": np.array(objects)[..., None], "YY_ground_truth": np.ones((5, 5, 1))}
-    scan = open_scan(save(arrays))
-    assert scan.patterns.shape == (len(STARTS), N, N) and "2 objects" in scan.warnings[0]
-    np.testing.assert_allclose(centred(scan), STARTS, atol=1e-5)
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"YY_full": np.ones((1, 96, 96, 1))}, "is a training split of the published program"),
         ({"diffraction": np.ones((4, N, N - 1, 4))}, r"must be \(G, N, N, C\), in C order"),
-        ({"coords_offsets": np.ones((9, 2))}, r"coords_offsets has shape \(9, 2\); must be \(G, 1, 2"),
         ({"coords_offsets": np.full((66, 1, 2, 4), np.nan)}, "coords_offsets .* not finite"),
         ({"coords_offsets": np.ones((2, 1, 2, 4))}, r"must be \(G, 1, 2, C\) = \(66, 1, 2, 4\)"),
-        ({"coords_offsets": np.ones((132, 1, 2, 2))}, r"must be \(G, 1, 2, C\) = \(66, 1, 2, 4\)"),
         ({"YY_full": np.ones((1, 96, 96, 2)), **PART}, r"YY_full has shape .*; must be \(I, M, M\)"),
         ({"YY_full": np.ones((5, 96, 96, 1)), **PART}, "images do not share 66 groups"),
     ],

@@ -83,12 +83,6 @@ def test_tiff_errors(tmp_path, table, spoil, match, caplog):
     assert logging.getLogger("tifffile").level == logging.NOTSET, "others who use it still hear of it"
 
 
-def test_tiff_needs_positions(tmp_path):
-    tifffile.imwrite(tmp_path / "a.tif", SMALL.counts)
-    with pytest.raises(ConfigError, match=r"a\.tif: has no positions; add data\.positions_file="):
-        open_scan(tmp_path / "a.tif")
-
-
 SIDE = 20_000
 
 
@@ -173,17 +167,12 @@ def test_chosen_columns(tmp_path, content, chosen, axes, wanted):
 @pytest.mark.parametrize(
     ("content", "match"),
     [
-        (b"", "data.positions_file=.*: is empty"),
         (b"once upon a time\n", "holds no line of numbers; its first is 'once upon a time'"),
         (b"x_um,y_um\n1,2\n3,four\n", "line 3 is '3,four'; must be 2 finite numbers"),
         (b"1 2 3\n", r"has 3 columns and no header.*data\.position_columns=\[1,2\]"),
-        (b"#L samx  samy  eiger\n1 2 3\n", r"choose two of samx, samy, eiger: .*columns=\[samx,samy\]"),
         (b"#S 1 mesh\n#L x  y\n1 2\n#S 2 mesh\n#L x  y\n1 2\n", r"holds 2 scans of SPEC \(1, 2"),
-        (b"PK\3\4", "holds no line of numbers"),
-        (b"x_set,y_set,x_rb,y_rb\n1,2,3,4\n", r"line 1 is .*choose two: data\.position_columns=\[x_set,"),
         (b"x [A], y [A]\n1,2\n", r"its unit A is none that is known; add data\.unit= .*angstrom"),
         (b"x,y\n1,2\n", "does not say the unit of its positions; add data.unit="),
-        (b"x_px,y_um\n1,2\n", "says um for the rows and px for the columns"),
         (b"\x93NUMPY\1\0junk", "no array of numbers can be read"),
     ],
 )
@@ -201,7 +190,6 @@ def test_tables_that_cannot_be_read(tmp_path, content, match):
         ("1 2\n3 4\n", None, "xy", None, r"add data.unit="),
         ("x_um y_um\n3 4\n", None, "rc", None, r"data.position_axes=rc: the names of its columns"),
         ("x y\n1 2\n", None, None, ("x_no", "y"), r"position_columns=\[x_no,y\]: x_no must be one of x, y"),
-        ("x y\n1 2\n", None, None, ("x",), "must be two columns, by name or by number from 1"),
     ],
 )
 def test_tables_that_ask(tmp_path, content, unit, axes, chosen, match):

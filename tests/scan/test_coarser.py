@@ -60,16 +60,6 @@ def test_modes_and_background_are_those_of_the_middle(scan: tuple[Dataset, np.nd
     assert middle.sum() == 3 and middle[0, 0] == 1 and middle[3, SIDE - 2] == 2
 
 
-def test_every_mode_is_made_finer(scan: tuple[Dataset, np.ndarray]) -> None:
-    data, _ = scan
-    view = Coarser(data, at_larger_pixels(data, SIDE, 4))
-    modes = np.stack([view.data.probe[0], 1j * np.roll(view.data.probe[0], 3, axis=0)])
-    finer = view.finer_probe(modes)
-    assert finer.shape == (2, N, N)
-    assert np.allclose(view.modes(finer), modes, atol=1e-5)
-    assert np.array_equal(finer[1], view.finer_probe(modes[1]))
-
-
 def test_the_coarsest_that_explains_most_of_the_intensity(scan: tuple[Dataset, np.ndarray]) -> None:
     data, _ = scan
     view = coarser(data)

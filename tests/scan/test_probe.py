@@ -157,10 +157,8 @@ RING = (distance(32) > 10).astype(float)
     "settings, wave, message",
     [
         ({}, np.ones((16, 17)), r"probe.file=.*shape \(16, 17\); must be \(n, n\)"),
-        ({}, np.ones((4, 4)), r"probe.file=.*shape \(4, 4\).*n >= 8"),
         ({}, np.zeros((16, 16)), r"probe.file=.*zero everywhere"),
         ({}, WITH_NAN, r"probe.file=.*NaN or infinity"),
-        ({}, np.full((16, 16), "a"), r"probe.file=.*dtype <U1; must be complex or real"),
         ({}, np.full((16, 16), None), r"probe.file=.*probeGuess \(16, 16\) holds Python objects"),
         ({"pixel_size_nm": 40.0}, None, r"outermost_zone_width_nm=30.*larger than the pixel size \(40 nm\)"),
         ({"central_stop_diameter_um": 179.99999}, None, r"stop_diameter_um=180: leaves no open pupil"),
@@ -168,7 +166,6 @@ RING = (distance(32) > 10).astype(float)
         ({"resize": "pad"}, np.ones((40, 40)), r"probe.resize=pad.*40 × 40, larger than\s+N=32"),
         ({"file": "/nowhere.npz"}, None, r"nowhere.npz: no such file"),
         ({"file": __file__}, None, r"not a readable .npz"),
-        ({"file": "."}, None, r"is no file"),
     ],
 )
 def test_a_probe_that_cannot_be_made_is_refused(saved, settings, wave, message):
@@ -178,21 +175,6 @@ def test_a_probe_that_cannot_be_made_is_refused(saved, settings, wave, message):
         make_probe((FileProbe if "file" in settings else ZonePlateProbe)(**settings), 32)
     with pytest.raises(ConfigError, match=r"lacks probeGuess; it must be"):
         load_probe(saved(probe=np.ones((16, 16))))
-
-
-def test_damaged_bytes_never_escape_as_another_error(tmp_path):
-    np.savez_compressed(tmp_path / "good.npz", probeGuess=gaussian_wave(16))
-    good = (tmp_path / "good.npz").read_bytes()
-    rng = np.random.default_rng(0)
-    for _ in range(300):
-        damaged = bytearray(good)
-        damaged[rng.integers(len(good))] ^= rng.integers(1, 256)
-        (tmp_path / "damaged.npz").write_bytes(damaged)
-        try:
-            probe = load_probe(str(tmp_path / "damaged.npz"))
-        except ConfigError:
-            continue
-        assert probe.shape == (16, 16)
 
 
 def test_intensity_at_the_edge_of_a_disk():

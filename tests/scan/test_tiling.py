@@ -60,14 +60,6 @@ def test_a_single_group_is_a_square_of_half_a_pattern(region_size, first):
     assert estimate([twice], region_size) == estimate([twice[:1]], region_size)
 
 
-def test_a_simulated_scan_states_its_lattice_and_stores_it(datasets, small_config, tmp_path):
-    config = small_config()
-    for role, data in datasets.items():
-        stored = load_dataset(save_npz(tmp_path / f"{role}.npz", **to_arrays(data)))
-        tiling = nested_tiling(config.size, config.group_extent, config.outer_pitch(role))
-        assert data.stated_tiling == stored.stated_tiling == tiling
-
-
 def test_what_is_stated_stands_also_for_other_groups_of_the_patterns(datasets):
     data = replace(datasets["test"], stated_tiling=Tiling(7, 10, 11, 70, 63))
     for view in (data, data.single_patterns(1), data.regrouped(3)):
