@@ -62,26 +62,6 @@ def test_the_gradient_is_the_adjoint(method, antialias, size):
     np.testing.assert_allclose(np.vdot(y, resized), np.vdot(adjoint, x), rtol=1e-12)
 
 
-def test_second_derivatives_exist_compiled():
-    def slope(x):
-        return gradients(lambda x: tf.reduce_sum(resize(x, (3, 5), "area") ** 4), x)[1]
-
-    _, curvature = compiled(lambda x: gradients(slope, x))(tf.constant(IMAGES))
-    assert np.isfinite(curvature).all()
-
-
-def test_area_against_overlaps_of_boxes():
-    """Brute force: the part of each pixel that lies in the sample's box."""
-    image, (h, w) = RNG.normal(size=(5, 7)), (3, 4)
-    expected = np.zeros((h, w))
-    for i, j in np.ndindex(h, w):
-        for p, q in np.ndindex(5, 7):
-            rows = min((i + 1) * 5 / h, p + 1) - max(i * 5 / h, p)
-            cols = min((j + 1) * 7 / w, q + 1) - max(j * 7 / w, q)
-            expected[i, j] += max(rows, 0) * max(cols, 0) * image[p, q] * (h * w) / 35
-    np.testing.assert_allclose(resize(image[..., None], (h, w), "area")[..., 0], expected, atol=1e-6)
-
-
 def test_nan_stays_where_it_is_read():
     """TensorFlow's compiled bilinear resize spreads one NaN over its whole channel; its kernel does not."""
     images = IMAGES.copy()
@@ -111,12 +91,3 @@ def test_compiled_where_tensorflows_own_compiled_bilinear_is_wrong(pixels, size)
 def test_what_is_refused(images, size, method, message):
     with pytest.raises(ValueError, match=message):
         resize(images, size, method)
-
-
-def test_what_is_unknown_while_tracing_is_refused():
-    with pytest.raises(ValueError, match="height and width must be known while tracing"):
-        tf.function(lambda x: resize(x, (3, 3)), [tf.TensorSpec((None, None, 11, 3))])(IMAGES)
-    with pytest.raises(ValueError, match="size is not known while tracing"):
-        tf.function(lambda x, n: resize(x, n))(IMAGES, tf.constant([3, 3]))
-    with pytest.raises(ValueError, match=r"would become \(0, 1\); make it larger"):
-        resize(np.zeros((2, 10, 1)), (1, 1), preserve_aspect_ratio=True)

@@ -9,8 +9,8 @@ import tensorflow as tf
 from helpers.gradients import gradients, slopes
 
 from benchmarks import conformance, oracles
-from benchmarks.conformance_cases import CROP_DTYPES, FILL, OPERATORS
-from ptycho_images import choose_path, crop_and_resize
+from benchmarks.conformance_cases import CROP_DTYPES
+from ptycho_images import crop_and_resize
 from ptycho_images.crop_matrix import LEAST_STEP
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -55,18 +55,6 @@ def test_conformance_when_compiled(name, dtype, shapes):
     assert count.cases == 50 and count.failed == 0, count
     assert count.kinds["border"] >= 15
     assert min(count.kinds[kind] for kind in ("flipped", "grid-aligned")) >= 5
-
-
-def test_the_comparison_notices_one_wrong_pixel():
-    operator = OPERATORS["crop_and_resize bilinear"]
-    batch = next(operator.batches(np.random.default_rng(0), 50, "float32"))
-    expected = operator.oracle(batch)
-    inside = np.argwhere((expected != FILL) & (np.abs(expected) > 0.1))[0]
-    for wrong in (np.float32(FILL), expected[*inside] * np.float32(1 + 3e-6)):
-        result = expected.copy()
-        result[*inside] = wrong
-        failed, _ = conformance.failures(batch, "bilinear", tf.constant(result), expected)
-        assert failed.sum() == 1
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -145,7 +133,7 @@ def gradient_to_the_image(method, mode):
 
 @pytest.mark.parametrize("mode", ["eager", "compiled"])
 @pytest.mark.parametrize("method", ["bilinear", "nearest"])
-@pytest.mark.parametrize("step", [0.1, 0.5, LEAST_STEP * 1.0001, 2 / 3, 1.0, 1.7, 6.0])
+@pytest.mark.parametrize("step", [0.1, LEAST_STEP * 1.0001, 1.0, 1.7])
 def test_gradient_to_the_image_at_every_spacing_of_the_samples(step, method, mode):
     size, count = 53, SPACED[1]
     boxes = boxes_of_step(step, size, count).astype(np.float32)
@@ -190,19 +178,6 @@ def test_gradient_to_boxes_by_finite_differences(method, path):
     np.testing.assert_allclose(gradient, slopes(total, box, step), rtol=0, atol=5e-4 * np.abs(gradient).max())
 
 
-@pytest.mark.parametrize("compiled", [False, True])
-@pytest.mark.parametrize("path", PATHS)
-def test_empty_inputs(path, compiled):
-    def crop(image, boxes, which):
-        return crop_and_resize(image, boxes, which, SIZE, path=path)
-
-    crop = jit(crop) if compiled else crop
-    no_boxes = tf.zeros((0, 4)), tf.zeros((0,), tf.int32)
-    assert crop(IMAGE, *no_boxes).shape == (0, *SIZE, 2)
-    assert crop(IMAGE[:0], *no_boxes).shape == (0, *SIZE, 2)
-    assert crop(IMAGE[..., :0], BOXES, WHICH).shape == (3, *SIZE, 0)
-
-
 @pytest.mark.parametrize("path", PATHS)
 def test_what_cannot_be_checked_when_compiled_is_marked(path):
     crop = jit(lambda i, b, w: crop_and_resize(i, b, w, SIZE, extrapolation_value=7.0, path=path))
@@ -239,31 +214,6 @@ def test_errors_name_the_argument_and_have_the_class_of_tensorflow(change, messa
     if set(change) <= {"image", "boxes", "box_indices", "crop_size", "method"}:
         with pytest.raises(error):
             tf.image.crop_and_resize(**arguments | change)
-
-
-def test_while_tracing_a_wrong_argument_is_a_value_error():
-    with pytest.raises(ValueError, match="method is 'area'"):
-        graph(lambda: crop_and_resize(IMAGE, BOXES, WHICH, SIZE, "area"))()
-    for unknown in (lambda i: tf.shape(i)[1:3], lambda i: (tf.shape(i)[1], 5), lambda i: i.shape[1:3]):
-        crop = graph(lambda i, size=unknown: crop_and_resize(i, BOXES, WHICH, size(i)))
-        with pytest.raises(ValueError, match="crop_size is not known while tracing; pass two Python"):
-            crop.get_concrete_function(tf.TensorSpec((3, None, None, 2)))
-
-
-def test_choice_of_path():
-    assert choose_path((84, 84), (84, 84)) == "matrix"
-    assert choose_path((512, 512), (16, 16)) == "exact"
-
-
-@pytest.mark.parametrize("compiled", [False, True])
-def test_shapes_stay_static_and_dynamic_sizes_work(compiled):
-    spec = [tf.TensorSpec((None, None, None, 2)), tf.TensorSpec((None, 4)), tf.TensorSpec((None,), tf.int32)]
-    for path in PATHS:
-        function = graph(partial(crop_and_resize, crop_size=SIZE, path=path), jit_compile=compiled)
-        concrete = function.get_concrete_function(*spec)
-        assert concrete.structured_outputs.shape.as_list() == [None, *SIZE, 2]
-        expected = tf.image.crop_and_resize(IMAGE, BOXES, WHICH, SIZE)
-        np.testing.assert_allclose(concrete(*map(tf.constant, (IMAGE, BOXES, WHICH))), expected, atol=1e-6)
 
 
 def test_the_example_of_the_documentation_compiles_with_ours_and_not_with_tensorflows():

@@ -69,12 +69,6 @@ def test_agrees_with_scipy_where_the_definitions_do(mode):
     np.testing.assert_allclose(loops[0, ..., 0], expected, atol=1e-12)
 
 
-def test_direction_a_transform_says_where_to_read():
-    image = np.arange(12.0).reshape(1, 3, 4, 1)
-    warped = projective_warp(image, [[1.0, 0, 1, 0, 1, 0, 0, 0]]).numpy()  # reads one column to the right
-    np.testing.assert_array_equal(warped[0, :, :3, 0], image[0, :, 1:, 0])
-
-
 def test_one_transform_serves_all_images_and_other_counts_are_refused():
     images = complex_images((3, 7, 10, 1))
     expected = projective_warp(images, np.repeat(T[:1], 3, axis=0))
@@ -157,14 +151,11 @@ def test_integer_images_are_those_of_tensorflows_kernel(dtype, interpolation, co
         ({"images": np.zeros((7, 10, 2))}, r"images has shape \(7, 10, 2\); allowed: \(B, H, W, C\)"),
         ({"images": ZEROS > 0}, "images has dtype bool; allowed: uint8, uint16"),
         ({"images": ZEROS.astype("u1"), "fill_value": -1}, "fill_value is -1 for uint8 images"),
-        ({"images": ZEROS.astype(int), "fill_value": np.nan}, "fill_value is nan for int64 images"),
         ({"transforms": T[:, :6]}, r"transforms has shape \(2, 6\); allowed: \(n, 8\) or \(n, 3, 3\)"),
         ({"transforms": T.astype(int)}, "transforms has dtype int64; allowed: a real floating dtype"),
-        ({"interpolation": "cubic"}, "interpolation is 'cubic'; allowed: bilinear, nearest"),
         ({"fill_mode": "mirror"}, "fill_mode is 'mirror'; allowed: constant, nearest, reflect, wrap"),
         ({"fill_value": 1j}, "fill_value is 1j for float64 images"),
         ({"output_shape": (4, 0)}, r"output_shape is \[4, 0\]; allowed: two positive integers"),
-        ({"output_shape": (4.0, 3.0)}, r"output_shape is \[4.0, 3.0\]; allowed: two positive integers"),
         ({"output_shape": (None, 4)}, r"output_shape is \(None, 4\); allowed: two positive integers"),
     ],
 )

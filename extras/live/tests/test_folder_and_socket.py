@@ -94,15 +94,21 @@ def free_port():
 
 
 @pytest.fixture
-def wire(tmp_path):
-    port, context = free_port(), zmq.Context()
+def context():
+    """A context that ends with its test, also if this fails; one that is left would wait for ever."""
+    one = zmq.Context()
+    yield one
+    one.destroy(linger=0)
+
+
+@pytest.fixture
+def wire(tmp_path, context):
+    port = free_port()
     source = open_one(f"zmq://127.0.0.1:{port}", largest=10_000)
     sender = context.socket(zmq.PUSH)
     sender.connect(f"tcp://127.0.0.1:{port}")
     yield source, sender.send_multipart, port
-    sender.close(linger=0)
     source.close()
-    context.term()
 
 
 def gather(source, count, seconds=60.0):
@@ -136,9 +142,8 @@ def test_messages_between_garbage_arrive(wire):
         assert time.monotonic() < until
 
 
-def test_a_message_that_is_too_large_is_not_taken_and_others_still_are(wire):
+def test_a_message_that_is_too_large_is_not_taken_and_others_still_are(wire, context):
     source, send, port = wire
-    context = zmq.Context()
     other = context.socket(zmq.PUSH)
     disconnected = other.get_monitor_socket(zmq.EVENT_DISCONNECTED)
     other.connect(f"tcp://127.0.0.1:{port}")
@@ -147,10 +152,9 @@ def test_a_message_that_is_too_large_is_not_taken_and_others_still_are(wire):
     send(messages.frame_message(Frame(3, DATA[3])))
     frames, _, _ = gather(source, 1)
     assert [frame.number for frame in frames] == [3]
-    context.destroy(linger=0)
 
 
-def test_with_keys_only_one_other_may_send(tmp_path):
+def test_with_keys_only_one_other_may_send(tmp_path, context):
     recv_monitor_message = pytest.importorskip("zmq.utils.monitor").recv_monitor_message
     if not zmq.has("curve"):
         pytest.skip("ZeroMQ without CURVE")
@@ -162,7 +166,7 @@ def test_with_keys_only_one_other_may_send(tmp_path):
         path.write_text(json.dumps({key: value.decode() for key, value in values.items()}))
         return str(path)
 
-    port, context = free_port(), zmq.Context()
+    port = free_port()
     source = open_one(f"zmq://127.0.0.1:{port}", keys=keys("live", ours, theirs))
     ends = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_HANDSHAKE_FAILED_AUTH | zmq.EVENT_DISCONNECTED
     outcomes = []
@@ -178,7 +182,6 @@ def test_with_keys_only_one_other_may_send(tmp_path):
     frames, _, _ = gather(source, 1)
     assert outcomes == [False, True] and [frame.number for frame in frames] == [1]
     source.close()
-    context.destroy(linger=0)
     (tmp_path / "bad.json").write_text("{}")
     with pytest.raises(ConfigError, match=r"curve_keys=.*must be JSON"):
         open_one(f"zmq://127.0.0.1:{free_port()}", keys=str(tmp_path / "bad.json"))

@@ -16,7 +16,7 @@ from ptycho.scan.dataset import MARGIN
 from ptycho.scan.probe import make_probe
 from ptycho.simulation.measured_like import ScanSettings, simulate_measured_like
 from ptycho_live import fitting
-from ptycho_live.fitting import choose, final_positions, finish, improve, is_still, score, stages_of, steps_of
+from ptycho_live.fitting import choose, final_positions, finish, improve, is_still, score
 from ptycho_live.state import LiveOptions, begin, extend
 
 N, COUNT, FIRST = 32, 120, 40  # side of the patterns, how many, and how many settle the rest
@@ -152,16 +152,6 @@ def test_all_together_in_the_end_explain_more(scan, half, clock):
     assert error(last, scan[2]) < 1.2 * error(state, scan[2])
 
 
-def test_a_stage_that_explains_less_is_not_kept(scan, half, clock, monkeypatch):
-    def first_then_spoil(limit, stage, objective, estimate, options):
-        spoilt = stage != stages_of(half)[0]
-        return replace(estimate, object=np.ones_like(estimate.object)) if spoilt else estimate
-
-    monkeypatch.setattr(fitting, "fit_until", first_then_spoil)
-    (only,) = finish(half, seconds=1.0, speed=100)
-    assert score(only) == pytest.approx(score(half), rel=0.1)
-
-
 def test_corrections_of_positions_are_those_that_were_found_or_none(scan, half):
     moves = np.random.default_rng(0).normal(size=half.nominal.shape)
     moves[half.patterns["held_out"]] = 0
@@ -184,10 +174,3 @@ def test_frames_with_numbers_that_are_not_finite_are_skipped(scan):
     context = replace(scan[3], frames=spoilt)
     state = improve(extended(scan, context, 30), 1e5)
     assert np.isfinite(state.estimate.object).all() and state.estimate.object.any() and not len(state.waiting)
-
-
-def test_a_scan_that_is_too_large_goes_on_in_parts(scan, half, monkeypatch, clock):
-    monkeypatch.setattr(fitting, "block_patterns", lambda N: 1)
-    *_, last = finish(half, seconds=0.1, speed=100)
-    assert last.patterns["visits"].sum() > half.patterns["visits"].sum()
-    assert steps_of(half, 0) == OPTIONS.steps

@@ -180,13 +180,6 @@ def test_a_copy_in_the_files_place_is_gone_on_with_another_scan_is_not(tmp_path)
     assert (came.frames, came.faults["file replaced"], other.poll().ended) == ((), 1, True)
 
 
-def test_what_no_reader_understands_is_said(tmp_path):
-    write_whole(tmp_path / "scan.h5", FRAMES)
-    source = open_source(tmp_path)
-    _, places, _ = gather(source)
-    assert not places and "scan.h5" in str(source.problem) and "data.keys" in source.problem
-
-
 def test_one_column_of_the_positions_may_be_ahead_of_the_other(tmp_path):
     with h5py.File(tmp_path / "scan.h5", "w", libver="latest") as file:
         file.create_dataset("data", data=FRAMES[:6], maxshape=(None, 16, 18))

@@ -14,15 +14,6 @@ from ptycho_live.replay_command import Fault, ReplayConfig, replay, schedule
 COUNTS = np.random.default_rng(0).poisson(50, (9, 16, 18)).astype(np.uint16)
 
 
-def test_without_faults_every_frame_comes_once_at_its_time_and_its_position_later():
-    events = schedule(5, 10.0, 0.25, (), 0.5, 0)
-    frames = [(e.number, e.moment) for e in events if e.kind == "frame"]
-    np.testing.assert_allclose(frames, [(k, k / 10) for k in range(5)])
-    places = {e.number: e.moment for e in events if e.kind == "position"}
-    np.testing.assert_allclose([places[k] for k in range(5)], [k / 10 + 0.25 for k in range(5)])
-    assert [e.moment for e in events] == sorted(e.moment for e in events)
-
-
 @pytest.mark.parametrize("fault", get_args(Fault))
 def test_each_fault_does_what_it_is_called_and_nothing_else(fault):
     plain, wrong = (schedule(400, 100.0, 0.1, faults, 0.1, 3) for faults in ((), (fault,)))

@@ -11,8 +11,6 @@ import numpy as np
 import pytest
 from helpers.cli import ROOT
 
-from ptycho.config import ConfigError
-from ptycho.config.data import DataConfig
 from ptycho.readers.hdf5 import CLOSED, WRITING, mark_of
 from ptycho_live.arrivals import BY_TIME, Frame, make_positions
 from ptycho_live.store import NAME, Store
@@ -118,39 +116,3 @@ def test_what_does_not_fit_is_counted_and_skipped(tmp_path):
     }
     np.testing.assert_array_equal(store.table.frames["index"], [0, 1, 2, 3, 7])
     np.testing.assert_array_equal(store.read(np.array([1]))[0], frame(1).data)  # the first one stays
-
-
-def test_a_full_disk_takes_nothing_and_then_all(tmp_path, monkeypatch):
-    store = filled(tmp_path, 2, slack=0)
-
-    def full(*_):
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "posix_fallocate", full)
-        with pytest.raises(OSError, match="No space left"):
-            store.add([frame(2)], places([2]))
-    assert store.add([frame(2)], places([2])) == {}
-    store.close()
-    check(Store(tmp_path), range(3))
-
-
-def test_a_damaged_file_is_refused(tmp_path):
-    (tmp_path / NAME).write_bytes(b"{")
-    with pytest.raises(ConfigError, match=r"scan\.h5: is damaged"):
-        Store(tmp_path)
-
-
-def test_readers_of_scans_open_the_file_while_it_grows(tmp_path):
-    store = filled(tmp_path, 3)
-    store.add([frame(3)])  # without a position
-    section = store.as_scan(DataConfig(file=("-",), unit="um"))
-    store.add([frame(4)], places([4]))
-    raw = store.open_scan(section)
-    assert raw.patterns.shape == (4, H, W)  # what has come since belongs to the next look
-    np.testing.assert_array_equal(raw.patterns.read(slice(0, 4))[3], frame(3).data)
-    np.testing.assert_array_equal(raw.positions[:3], [[k + 0.5, -k] for k in range(3)])
-    assert np.isnan(raw.positions[3]).all() and section.drop == (3,) and raw.unit == "um"
-    raw.patterns.close()
-    store.close()
-    assert mark_of(tmp_path / NAME) == CLOSED

@@ -101,21 +101,6 @@ def test_the_picture_the_numbers_and_the_page_of_a_whole_scan(tmp_path, scan):
     assert 'http-equiv="refresh"' in page and '<img src="live.png' in page and "message dropped 3" in page
 
 
-def test_what_came_is_a_scan_that_readers_read(tmp_path, scan):
-    store = Store(tmp_path)
-    collector = collect(Played(scan[2], [*batches(scan), Arrivals((Frame(200, scan[0][0]),))]), store)
-    until(lambda: collector.ended)
-    probe, moved = 2 * scan[2].probe, scan[1] + 0.25
-    section = store.as_scan(CONFIG.data, np.full((COUNT, 2), 0.25), probe)
-    store.close()
-    assert section.drop == (COUNT,)  # the frame without a position
-    again = interpret(open_raw(section), section)
-    np.testing.assert_array_equal(again.raw.patterns.read(slice(0, COUNT)), scan[0])
-    np.testing.assert_array_equal(again.raw.positions[:COUNT], moved)
-    assert (again.N, again.raw.domain, again.raw.zero_frequency) == (N, "counts", "centre")
-    np.testing.assert_array_equal(again.probe, probe)
-
-
 def test_the_run_that_follows_begins_from_the_probe_and_the_positions_that_were_found(tmp_path, scan):
     nominal = scan[1] + np.random.default_rng(1).normal(scale=0.7, size=scan[1].shape)
     store = Store(tmp_path / "live")

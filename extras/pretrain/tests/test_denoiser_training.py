@@ -157,15 +157,6 @@ def test_an_interrupted_training_ends_as_one_that_was_not(examples, tmp_path, ea
         np.testing.assert_array_equal(one.inputs, other.inputs)
 
 
-def test_a_training_learns_what_it_is_shown(examples, tmp_path, monkeypatch):
-    monkeypatch.setattr(DenoiserTraining, "row", 16)
-    monkeypatch.setattr(denoiser_training, "new_denoiser", SMALL)
-    config = config_of(steps=48, second=48, batch=4, window=20)
-    _, history = train(config, copied(examples, tmp_path / "examples"))
-    errors = [row["error"] for row in history.rows]
-    assert len(errors) == 3 and errors[-1] < 0.9 * errors[0]
-
-
 def test_the_workflow_writes_weights_and_a_card(examples, tmp_path, eagerly, monkeypatch):
     """The training may end before it has fits of its first version; the card then says so."""
     for module in (denoiser, denoiser_training):

@@ -9,8 +9,8 @@ import tensorflow as tf
 from helpers import reference
 from helpers.pretraining import CLEAN, FORMS, config_of
 
-from ptycho.config import ConfigError, UnrolledModel
-from ptycho.config.pretrain_config import MaterialsConfig, MeasurementConfig
+from ptycho.config import UnrolledModel
+from ptycho.config.pretrain_config import MaterialsConfig
 from ptycho.networks.pinn import PtychoPINN
 from ptycho.networks.unrolled import Unrolled
 from ptycho_pretrain.examples import Examples, draw_dead_pixels, measure_group, shift_modes
@@ -181,12 +181,3 @@ def test_a_step_has_the_same_batch_whatever_came_before():
     assert len({examples.form_of(step) for step in range(20)}) == 3
     one, other = (examples.draw_batch(config.forms[1], np.random.default_rng(k))["x"] for k in (0, 1))
     assert not np.array_equal(one, other)
-
-
-def test_what_cannot_be_drawn_is_refused():
-    with pytest.raises(ConfigError, match=r"map_side=21: must be at least 22, the largest region"):
-        config_of(map_side=21)
-    with pytest.raises(ConfigError, match=r"measurement\.solver_share=0\.8: must be at most 1 with"):
-        MeasurementConfig(solver_share=0.8)
-    with pytest.raises(ConfigError, match=r"measurement\.solver_passes=\[0, 3\]: must be \[fewest, most\]"):
-        MeasurementConfig(solver_passes=(0, 3))

@@ -149,20 +149,6 @@ def test_the_cnns_receive_the_misfit(name, bad, monkeypatch):
         assert np.ptp(features[b, ..., 0]) > 0.01
 
 
-@pytest.mark.parametrize("name", FORMS)
-def test_updates_by_physics_alone_are_those_of_an_untrained_network(name):
-    """Its corrections are zero: three stages are three updates; from a start, with dead pixels."""
-    form, batch = batch_of(name, measurement=replace(CLEAN, start_share=1.0, bad_share=1.0))
-    network = network_of(geometry_of_form(form), stages=3)
-    inputs = [batch[key] for key in ("x", "offsets", "probe", "start")]
-    found, expected = network.iterate(*inputs, tf.constant(3)), network(*inputs)
-    np.testing.assert_allclose(found, expected, atol=1e-5)
-    assert np.abs(network.iterate(*inputs, tf.constant(2)) - expected).max() > 1e-4
-    initial = network.iterate(*inputs, tf.constant(0)).numpy()
-    given = batch["start"].numpy()
-    np.testing.assert_array_equal(initial[given != 0], given[given != 0])
-
-
 def test_a_stage_is_given_the_hidden_channels_of_the_one_before():
     form, batch = batch_of("group")
     inputs = [batch[key] for key in ("x", "offsets", "probe")]

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 from benchmarks.study.zero_shot_kinds import OBJECTS, PROBES
-from ptycho.config import ConfigError
 from ptycho.config.pretrain_config import MaterialsConfig
 from ptycho_pretrain import probe_kinds
 from ptycho_pretrain.distributions import transmission
-from ptycho_pretrain.kinds import Kind, Parameter, draw_values, read_entries
+from ptycho_pretrain.kinds import draw_values
 from ptycho_pretrain.probe_kinds import PROBE_KINDS, disturb_phase, draw_probe
 
 PLAIN = {"shift": (0.0, 0.0), "stretch": (1.0, 1.0)}  # neither moved nor stretched
@@ -118,26 +117,6 @@ def test_a_disturbed_probe_has_its_power_and_the_specified_error(rms, modes):
     found_rms = np.sqrt(np.sum(intensity * (phase - mean) ** 2) / intensity.sum())
     assert found_rms == pytest.approx(rms, rel=0.02, abs=1e-4)
     assert rms == 0 or np.abs(found - probes).max() > 0.01
-
-
-TABLE = {"a": Kind(lambda side, rng: None, {"x": Parameter(1, 10), "y": Parameter(0.1, 1, log=True)})}
-
-
-@pytest.mark.parametrize(
-    "values, message",
-    [
-        ({}, r"^objects={}: must be at least one of a$"),
-        ({"b": {}}, r"^objects\.b=: must be one of a$"),
-        ({"a": {"z": [1, 2]}}, r"^objects\.a\.z=\[1, 2\]: must be removed; known are weight, x, y$"),
-        ({"a": {"x": [0, 2]}}, r"^objects\.a\.x=\[0, 2\]: must be \[low, high\] within \[1, 10\]$"),
-        ({"a": {"x": [float("nan"), 3]}}, r"^objects\.a\.x=\[nan, 3\]: must be \[low, high\]"),
-        ({"a": {"weight": "much"}}, r"^objects\.a\.weight=much: must be a number > 0$"),
-    ],
-    ids=str,
-)
-def test_what_is_wrong_with_a_distribution_is_said(values, message):
-    with pytest.raises(ConfigError, match=message):
-        read_entries(TABLE, values, "objects")
 
 
 THICK = np.array([[0.0, 0.25], [1.0, 0.5]])

@@ -5,7 +5,7 @@ import pytest
 from helpers.run_folders import positions_of, sample, write_run
 from scipy.ndimage import fourier_shift
 
-from ptycho_report.compare import Frame, align_to, group_entries, verdict
+from ptycho_report.compare import Frame, align_to, verdict
 from ptycho_report.entries import find_entries
 from ptycho_report.stored_recon import read_recon
 
@@ -46,15 +46,6 @@ def test_no_more_is_said_than_is_known(tmp_path, assessment, sentence):
     one = write_run(tmp_path / "one", row={"deviance_holdout": 1.0})
     two = write_run(tmp_path / "two", row={"deviance_holdout": 1.1}, assessment=assessment)
     assert sentence in verdict(*reversed(entries_of(one, two)))
-
-
-def test_the_best_comes_first(tmp_path):
-    for name, value in (("a", 1.3), ("b", 1.1), ("c", 1.2)):
-        write_run(tmp_path / name, name="scan", row={"deviance_holdout": value})
-    write_run(tmp_path / "other", name="another")
-    (group,) = group_entries(entries_of(tmp_path))
-    assert [one.entry.label for one in group.seen] == ["b", "c", "a"]
-    assert group.by == "deviance of the held-out patterns" and group.title == "scan"
 
 
 def wide(image):

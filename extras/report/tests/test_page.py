@@ -5,13 +5,11 @@ import json
 import numpy as np
 import pytest
 from helpers.pages import Page, check_closed
-from helpers.run_folders import J, assessment_arrays, positions_of, probe_modes, write_run
+from helpers.run_folders import J, probe_modes, write_run
 
-from ptycho.evaluation.figures import draw_misfit
 from ptycho.files.lock import locked
 from ptycho.report.gather import gather
 from ptycho_report.page import report_page, view_of
-from ptycho_report.scan_charts import chart
 from ptycho_report.stored_recon import read_recon
 
 
@@ -36,45 +34,6 @@ def page(tmp_path_factory):
     return report_page(gather(run))
 
 
-def test_it_says_what_matters(page):
-    texts = ["No problem was found", "20 nm", "40 nm", "75.0 % of the power", "25.0 % of the power", "33 s"]
-    texts += ["1.1 → 1.2 ± 0.1", "the whole detector", "2024-02-03 04:05", "wheel of the hues"]
-    texts += ["Position correction", "Misfit of each pattern", "Convergence of the solver"]
-    texts += ["Flux of each pattern", "σ of the phase", "OPR modes by which it varies"]
-    assert [text for text in texts if text not in page] == []
-    assert page.count("seen along the beam") == 1
-
-
-def test_misfits_and_moves_are_where_their_patterns_are(tmp_path, monkeypatch):
-    """In nanometres from the corner of the scan: a pixel has 20."""
-    drawn = {}
-    for name in ("draw_misfit", "draw_shifts"):
-        monkeypatch.setattr(f"ptycho_report.scan_charts.{name}", lambda _, *a, n=name: drawn.update({n: a}))
-    assessment = {"solver_patterns": np.array([19, 0]), "solver_r_factor": np.array([0.2, 0.1])}
-    record = gather(write_run(tmp_path / "run", assessment=assessment))
-    assert view_of(record)["charts"]
-    places, values, unit = drawn["draw_misfit"]
-    found = positions_of().astype(float)
-    np.testing.assert_allclose(places, 20 * (found - found.min(axis=0))[[19, 0]], rtol=1e-5)
-    assert values.tolist() == [0.2, 0.1] and unit == "nm"
-    places, shifts, _ = drawn["draw_shifts"]
-    moves = found - assessment_arrays()["nominal_positions"]
-    assert len(places) == len(shifts) == J
-    np.testing.assert_allclose(shifts[:, 0] / shifts[0, 0], moves[:, 0] / moves[0, 0], rtol=1e-3)
-
-
-def test_no_label_of_a_chart_is_cut_off(monkeypatch):
-    shown = []
-    monkeypatch.setattr("ptycho_report.scan_charts.figure_uri", lambda figure: shown.append(figure) or "")
-    places = np.random.default_rng(0).uniform(0, 3, (20, 2))
-    chart("misfit", "", lambda axes: draw_misfit(axes, places, 0.05 + 1e-4 * np.arange(20), "µm"))
-    (figure,) = shown
-    figure.draw_without_rendering()
-    everything = figure.get_tightbbox()  # in inches
-    assert everything.x0 >= 0 and everything.y0 >= 0
-    assert everything.x1 <= figure.get_figwidth() and everything.y1 <= figure.get_figheight()
-
-
 @pytest.mark.parametrize(
     ("flags", "level", "sentence"),
     [
@@ -92,17 +51,6 @@ def test_verdicts(tmp_path, flags, level, sentence):
     assert [reason.flag for reason in verdict.reasons] == named
     shown = "".join(Page(report_page(record)).inside.get("li", []))
     assert all(reason.remedy in shown and reason.means in shown for reason in verdict.reasons)
-
-
-def test_missing_parts_are_omitted(tmp_path):
-    run = write_run(tmp_path / "run", assessment=False, metrics={"half_scan_frc": None, "findings": {}})
-    text = report_page(gather(run))
-    titles = ["Convergence", "Misfit of each", "Resolution by", "How the file was", "What the solver decided"]
-    assert [title for title in titles if title in text] == []
-    assert "What is missing here" in text and "assessment.npz" in text
-    (run / "recons/solver/recon.npz").unlink()
-    text = report_page(gather(run))
-    assert "Look closer" not in text and "no reconstruction is stored" in text
 
 
 def test_a_run_that_did_not_end_says_so(tmp_path):

@@ -7,7 +7,7 @@ import numpy as np
 from PIL import Image
 
 from ptycho.evaluation.display import ShownPhase
-from ptycho_report.pictures import coloured_phase, palette_png, readable
+from ptycho_report.pictures import coloured_phase, readable
 
 
 def opened(uri):
@@ -28,14 +28,6 @@ def test_values_are_read_back_to_sixteen_bits():
     known = np.isfinite(values)
     assert np.abs(back - values)[known].max() <= 0.51 * (found.last - found.first) / 65535
     assert (found.width, found.height) == (52, 37)
-
-
-def test_what_is_unknown_is_clear_and_ends_have_the_ends_of_the_colours():
-    values = np.array([[0.0, 1.0, np.nan], [-5.0, 7.0, 0.5]])
-    rgba = np.asarray(opened(palette_png(values, (0.0, 1.0), "gray")).convert("RGBA"))
-    assert rgba[..., 3].tolist() == [[255, 255, 0], [255, 255, 255]]
-    assert rgba[0, 0, 0] == rgba[1, 0, 0] == 0 and rgba[0, 1, 0] == rgba[1, 1, 0] == 255
-    assert 125 <= rgba[1, 2, 0] <= 130
 
 
 def test_a_wrapped_phase_is_made_smaller_as_angles_and_an_unwrapped_one_as_numbers():
