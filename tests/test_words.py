@@ -191,15 +191,6 @@ def test_settings_and_templates_have_them_too(files):
     assert [(line, words) for line in texts if (words := private_words(line))] == []
 
 
-def test_private_words_are_searched_in_arguments_and_across_lines_but_not_in_names(tmp_path):
-    path = tmp_path / "module.py"
-    path.write_text(
-        '"""Write to=growing.h5."""\n\n\ndef shift(told):\n    """Shift ``told``.\n\n    Args:\n'
-        '        told: positions that were told.\n    """\n    # by what is\n    # made of it\n'
-    )
-    assert [word.partition(":")[0] for word in private_words_in(path)] == ["5 'told'", "10 'what is made'"]
-
-
 def test_help_texts_stand_alone():
     """They begin with a noun or a verb, not with what is said of the name of the key."""
     classes = {section for _, schema in programs().values() for section in sections(schema)}

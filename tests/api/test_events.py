@@ -21,13 +21,6 @@ def followed(scan, read_rightly_once):
     return result, events
 
 
-def test_kinds_come_in_their_order(followed):
-    kinds = [event.kind for event in followed[1]]
-    assert set(kinds) == {"phase", "step", "decision", "scores"} and kinds[-1] == "scores"
-    times = [event.time for event in followed[1]]
-    assert times == sorted(times)
-
-
 def test_steps_go_down_and_are_counted(followed):
     steps = [event.values for event in followed[1] if event.kind == "step"]
     assert [values["step"] for values in steps] == list(range(len(steps)))

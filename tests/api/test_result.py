@@ -1,14 +1,12 @@
 """A result in Python, of an object that is known in closed form; nothing is reconstructed here."""
 
 import dataclasses
-import sys
 
 import h5py
 import numpy as np
 import pytest
 
 import ptycho
-from ptycho.config import ConfigError
 from ptycho.exports.exported_scan import ExportedScan
 from ptycho.scan.beam import Beam
 from ptycho.scan.finding import Finding
@@ -162,26 +160,6 @@ def test_another_file_is_refused_in_one_line(result, tmp_path):
 
 
 # ---- display
-
-
-def test_a_notebook_shows_the_figure_and_the_scores(result):
-    assert result._repr_png_().startswith(b"\x89PNG") and "solver: R" in result.plot().get_suptitle()
-    assert repr(result).startswith("Result by solver: R 0.1") and "2 modes, 5 positions" in repr(result)
-
-
-def test_the_report_is_one_page_of_a_result(result, tmp_path):
-    page = result.report(tmp_path / "report.html").read_text(encoding="utf-8")
-    for words in ("star &lt;1&gt;", "30 nm", "5 of 16 × 16", "a module is dark", "deviance 3.1", "poor_fit"):
-        assert words in page, words
-    assert "http://" not in page.replace("http://www.w3.org", "")
-    assert [file.name for file in tmp_path.iterdir()] == ["report.html"]
-
-
-def test_a_report_needs_its_part(result, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "ptycho_report", None)
-    with pytest.raises(ConfigError, match=r"^report: is an optional part, extras/report, .*pip install"):
-        result.report(tmp_path / "report.html")
-    assert not list(tmp_path.iterdir())
 
 
 def test_advice_and_report_name_arguments(result, tmp_path):

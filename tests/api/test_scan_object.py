@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-from matplotlib import pyplot
-from matplotlib.figure import Figure
 
 import ptycho
 
@@ -48,11 +46,9 @@ METRES = GRID * 5e-8
     "given, message",
     [
         ({}, r"positions, positions_m: pass one: in object pixels, or in metres"),
-        ({"positions": GRID, "positions_m": METRES}, r"positions, positions_m: pass one"),
         ({"positions_m": METRES}, r"positions_m: the object's pixel is unknown; pass pixel_m=, or energy"),
         ({"positions_m": METRES, "pixel_m": 5e-8, **LENGTHS}, r"pixel_m: follows from wavelength, distance"),
         ({"positions_m": METRES[1:], "pixel_m": 5e-8}, r"positions_m has shape \(34, 2\); must be \(35, 2\)"),
-        ({"positions_m": 1e6 * METRES, "pixel_m": 5e-8}, r"positions_m spans 0.6 m × 1.2 m; must be in"),
         ({"positions": GRID, "distance_m": 1.0}, r"^distance_m: sets no pixel; .* or physics='near_field'"),
     ],
 )
@@ -69,16 +65,3 @@ def test_the_mean_pattern_the_mask_and_the_energy(patterns):
     np.testing.assert_array_equal(scan.mask, good)
     assert scan.energy_eV == 8800 and from_arrays(patterns, GRID).energy_eV is None
     np.testing.assert_allclose(from_arrays(patterns, GRID, wavelength_m=1e-10).energy_eV, 12398.42, rtol=1e-6)
-
-
-def test_a_scan_is_drawn_without_the_state_of_pyplot(patterns):
-    scan = from_arrays(patterns, positions_m=METRES, **LENGTHS)
-    figure = scan.plot()
-    assert isinstance(figure, Figure) and not pyplot.get_fignums()
-    assert scan._repr_png_().startswith(b"\x89PNG")
-    titles = [axes.get_title() for axes in figure.axes]
-    assert "mean frame" in titles and "35 scan positions" in titles
-    (places,) = (axes for axes in figure.axes if axes.get_title() == "35 scan positions")
-    assert places.get_xlabel() == "column / µm"
-    shown = np.asarray(places.collections[0].get_offsets())  # x, y in µm
-    np.testing.assert_allclose(np.ptp(shown, axis=0), [24 * 0.05, 12 * 0.05], rtol=1e-6)

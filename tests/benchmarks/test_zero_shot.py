@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import yaml
 from helpers.reference import exact_diffraction
-from helpers.study import table_rows
 
 from benchmarks.study.__main__ import main
 from benchmarks.study.zero_shot import BOTH
@@ -66,6 +65,12 @@ def test_a_scan_against_a_slow_loop():
         shares.append(np.mean((counted[many] - expected[many]) ** 2 / expected[many]))
     assert np.allclose(shares, 1, atol=0.2), "Poisson's variance is its mean"
     assert abs(np.sum(data.amplitudes[:].astype(float) ** 2) / (20 * 1e9) - 1) < 1e-3
+
+
+def table_rows(markdown):
+    """The lines of all tables, as lists of texts."""
+    lines = (line for line in markdown.splitlines() if line.startswith("| "))
+    return [[text.strip() for text in line.strip("|").split("|")] for line in lines]
 
 
 @pytest.fixture(scope="module")

@@ -8,11 +8,7 @@ from keras.src.backend.common import global_state
 from conftest import small_run
 from ptycho.config import ConfigError, FourierModel, LinesObject, UNetModel, UnrolledModel
 from ptycho.config.memory import (
-    Part,
-    check_memory,
-    physical_memory,
     run_memory,
-    size_text,
     solver_parts,
 )
 from ptycho.networks import count_activations
@@ -20,7 +16,6 @@ from ptycho.networks.layers import Geometry
 from ptycho.run.network_training import check_network_memory
 from ptycho.training.competitors import COMPETITORS
 
-GB = 10**9
 GEOMETRY = Geometry(64, 70, 4, 64)
 
 
@@ -31,14 +26,6 @@ def test_what_the_layers_of_a_network_give():
     config = small_run(N=64, model=FourierModel(width=16, layers=2))
     built = COMPETITORS["pinn"].build(config, GEOMETRY)
     assert count_activations(built) >= 4 * 16 * 64**2  # each layer: a spectral and a plain map
-
-
-@pytest.mark.parametrize(("name", "key"), [("pinn", "model.stages"), ("baseline", "baseline.filters_scale")])
-def test_a_network_that_needs_too_much_names_its_keys(monkeypatch, name, key):
-    check_network_memory(name, small_run(N=64), GEOMETRY)
-    monkeypatch.setattr("ptycho.config.memory.physical_memory", lambda: 2**30)
-    with pytest.raises(ConfigError, match=rf"while it trains the {name}, .*: lower {key}"):
-        check_network_memory(name, small_run(N=64), GEOMETRY)
 
 
 def test_a_large_network_is_refused_before_its_weights_are_made(monkeypatch):
@@ -68,19 +55,6 @@ def test_what_simulation_takes(changes):
     config = small_run(**{"size": 160, "max_groups_train": 40, "object": LinesObject(60)} | changes)
     found = peak(lambda: simulate(config))
     assert sum(part.size for part in run_memory(config)["simulates"]) == pytest.approx(found, rel=0.5)
-
-
-def test_the_limit_and_what_is_said_at_it():
-    phases = {"thinks": [Part("small", 1.0, "lower a"), Part("large", 3e9 - 1, "lower b")], "rests": []}
-    check_memory(phases, 3 * GB + 2**30)
-    with pytest.raises(ConfigError) as caught:
-        check_memory(phases, 3 * GB + 2**30 - 1)
-    assert str(caught.value) == (
-        "memory: needs about 4.07 GB while it thinks, and the machine has 4.07 GB, 1 B too little; "
-        "most of it for large, 3 GB: lower b"
-    )
-    assert [size_text(size) for size in (1, 2.5e8, 1e12, 1e18)] == ["1 B", "250 MB", "1 TB", "1e+06 TB"]
-    assert GB / 2 < physical_memory() < 10**15
 
 
 def test_a_solver_in_blocks_needs_no_more_for_more_patterns():

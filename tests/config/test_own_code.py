@@ -61,8 +61,6 @@ def test_what_cannot_be_used_is_said_on_one_line(module, text, path, message):
     "make, key",
     [
         (lambda: RunConfig(loss="mine.f"), "loss"),
-        (lambda: CustomModel(), "model.target"),
-        (lambda: EpochsConfig(callbacks="mine"), "train.callbacks"),
         (lambda: SolverConfig(regulariser="mine"), "solver.regulariser"),
     ],
 )

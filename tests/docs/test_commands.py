@@ -46,8 +46,3 @@ def test_the_pages_have_commands():
     found = [script for page in PAGES for script, _ in commands_of((ROOT / page).read_text())]
     assert len(found) > 60
     assert {program.script for program in PROGRAMS.values()} <= set(found)
-
-
-def test_a_wrong_key_is_seen():
-    ((script, words),) = commands_of("    ptycho scan data.fil=a.cxi hydra.launcher.x=1  # data.file=b")
-    assert script == "scan_workflow" and unknown_keys(script, words) == ["data.fil"]

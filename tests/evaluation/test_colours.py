@@ -47,6 +47,8 @@ def test_a_wide_phase_is_unwrapped_where_it_is_known():
     assert (shown.unit, shown.colours) == ("rad, unwrapped", "viridis")
     np.testing.assert_array_equal(np.isfinite(shown.values), inside)
     np.testing.assert_allclose(shown.values[inside], (hill - hill[inside].mean())[inside], atol=1e-6)
+    noise = np.random.default_rng(1).uniform(-3, 3, ROWS.shape)
+    assert show_phase(noise).unit == "rad, wrapped"
 
 
 @pytest.mark.parametrize("phase", [np.full((4, 5), np.nan), np.zeros((1, 1)), np.array([[-3.0, 3.0, 3.0]])])

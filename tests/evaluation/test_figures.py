@@ -3,31 +3,14 @@
 import numpy as np
 
 from ptycho.evaluation import figures
-from ptycho.evaluation.display import hue
-from ptycho.evaluation.metrics import Region, score
 
 TRUTH = np.array([[1.0, 2, 3], [4, 5, 6]])[:, :, None, None] * np.ones((8, 8))
 TRUTH = TRUTH.transpose(0, 2, 1, 3).reshape(16, 24) / 6 * np.exp(0.5j * np.linspace(-1, 1, 24))
-PROBE = np.exp(-0.05 * ((np.arange(9) - 4) ** 2 + (np.arange(9)[:, None] - 4) ** 2)).astype(np.complex64)
-WHOLE = Region(0, 0, 16, 24)
 
 
 def panels(figure):
     """Title → axes, for all axes that show an image with a title."""
     return {axes.get_title(): axes for axes in figure.axes if axes.images and axes.get_title()}
-
-
-def test_comparison_shows_the_arrays_it_was_given():
-    recons, covered = {"pinn": TRUTH * 1.1 * np.exp(1j), "baseline": np.ones_like(TRUTH)}, TRUTH != 0
-    scores = {name: score(image, TRUTH, covered, WHOLE) for name, image in recons.items()}
-    shown = panels(figures.compare(TRUTH, recons, scores, PROBE))
-    np.testing.assert_allclose(shown["truth, amplitude"].images[0].get_array(), np.abs(TRUTH))
-    np.testing.assert_allclose(shown["truth, phase"].images[0].get_array(), np.angle(TRUTH))
-    np.testing.assert_allclose(shown["probe, amplitude"].images[0].get_array(), np.abs(PROBE))
-    np.testing.assert_allclose(shown["probe, amplitude and phase"].images[0].get_array(), hue(PROBE))
-    for title, values in {"amplitude": 1.1 * np.abs(TRUTH), "phase": np.angle(TRUTH) + 1}.items():
-        pinn = next(axes for name, axes in shown.items() if name.startswith(f"pinn, {title}"))
-        np.testing.assert_allclose(pinn.images[0].get_array(), values)
 
 
 def test_error_map_is_signed_and_wraps_the_phase():

@@ -6,7 +6,6 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from ptycho.evaluation.display import ShownPhase, scale_length, shrink, shrink_phase
-from ptycho.evaluation.figures import draw_misfit, draw_shifts
 from ptycho.evaluation.scan_figures import Picture, draw_reconstruction, side_by_side
 
 ROWS, COLS = np.mgrid[:41, :52]
@@ -18,22 +17,6 @@ MASK, ILLUMINATED = RADIUS < 19, RADIUS < 13
 
 def shown_in(figure):
     return [ax for ax in figure.axes if ax.images and ax.get_label() != "<colorbar>"]
-
-
-def test_a_thick_object_is_shown_unwrapped_and_the_colour_bar_says_so():
-    hill = 12 * np.exp(-(RADIUS**2) / 60)
-    thick = Picture.of(0.8 * np.exp(1j * hill), MASK, ILLUMINATED, PROBE)
-    np.testing.assert_allclose(np.ptp(thick.phase.values[np.isfinite(thick.phase.values)]), 11.3, atol=0.5)
-    labels = [ax.get_ylabel() for ax in draw_reconstruction(thick, None, "a").axes]
-    assert "phase / rad, unwrapped" in labels
-    noise = np.random.default_rng(1).uniform(-3, 3, RADIUS.shape)
-    torn = Picture.of(np.exp(1j * noise), MASK, ILLUMINATED, PROBE)
-    figure = draw_reconstruction(torn, None, "a")
-    assert "phase / rad, wrapped" in [ax.get_ylabel() for ax in figure.axes]
-    image = shown_in(figure)[1].images[0]
-    assert image.get_cmap().name == "twilight" and image.get_clim() == (-np.pi, np.pi)
-    both = side_by_side({"a": torn, "b": thick}, None)
-    assert shown_in(both)[1].images[0].get_clim() != image.get_clim()  # radians without jumps
 
 
 @pytest.mark.parametrize("side", [1200, 10])
@@ -59,24 +42,6 @@ def test_an_object_that_is_nothing_is_drawn(value, mask):
 @pytest.fixture
 def axes():
     return Figure().add_subplot()
-
-
-def test_rows_go_down_columns_to_the_right_and_the_worst_is_bright(axes):
-    draw_misfit(axes, np.array([[1.0, 2.0], [3.0, 7.0]]), np.array([0.2, 0.1]), "nm")
-    (shown,) = axes.collections
-    assert shown.get_offsets().tolist() == [[2, 1], [7, 3]] and axes.yaxis_inverted()
-    FigureCanvasAgg(axes.figure).draw()
-    bright, dark = shown.get_facecolors()[:, :3].sum(axis=1)
-    assert bright > 2 > 0.2 > dark and axes.get_ylabel() == "row / nm"
-
-
-def test_arrows_are_as_long_as_they_say(axes):
-    places = np.array([[0.0, 0.0], [10.0, 0.0], [0.0, 10.0]])
-    draw_shifts(axes, places, np.array([[0.0, 5.0], [1.0, 0.0], [2.5, 0.0]]), "µm")
-    (arrows,) = axes.collections
-    assert arrows.get_offsets().tolist() == [[0, 0], [0, 10], [10, 0]] and axes.yaxis_inverted()
-    assert (arrows.U.tolist(), arrows.V.tolist()) == ([5, 0, 0], [0, 1, 2.5])
-    assert (arrows.scale, arrows.scale_units, arrows.angles) == (1, "xy", "xy")
 
 
 @pytest.mark.parametrize(

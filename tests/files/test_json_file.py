@@ -19,18 +19,14 @@ def bomb(levels):
     ("name", "content", "match"),
     [
         ("a.json", b"[1]", "names and values"),
-        ("a.json", b"[" * 200_000, "nested too deep"),
         ("a.json", b'{"a": ', "Expecting value"),
         ("a.json", b'{"a": "%s"}' % (b"a" * 2**20), "it has more than 1048576 bytes"),
         ("a.json", b'{"a": %s}' % (b"9" * 400), "a number in it has 400 digits"),
-        ("a.json", b'{"a": %s}' % (b"9" * 5000), "integer string conversion"),
         ("a.json", b'{"a": %s}' % (b"[" * 100 + b"]" * 100), "nested too deep"),
         ("a.yaml", bomb(9), r"it stands for more than 1048576 values"),
         ("a.yaml", b"a: &a [*a]", "a part of it is in itself"),
         ("a.yaml", b"[" * 200_000, "nested too deep"),
         ("a.yaml", b"a: !!python/object/apply:os.system [true]", "could not determine a constructor"),
-        ("a.yaml", b"a: " + b"9" * 400, "a number in it has 400 digits"),
-        ("a.yaml", b"a: %s" % (b"a" * 2**20), "it has more than 1048576 bytes"),
     ],
 )
 def test_anything_but_values_of_an_allowed_size_is_a_value_error(tmp_path, name, content, match):

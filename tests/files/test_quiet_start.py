@@ -59,9 +59,3 @@ def test_each_process_of_a_machine_has_a_gpu_of_its_own(monkeypatch, name):
         seen += quiet_start.own_gpu(["a", "b"])
     assert seen == ["a", "b", "a"]
     assert quiet_start.own_gpu([]) == []
-
-
-def test_threads_of_the_environment_are_left_to_tensorflow(tmp_path):
-    words = "import tensorflow as tf; print(tf.config.threading.get_intra_op_parallelism_threads())"
-    ran = fresh(tmp_path, "-c", START + words, **{quiet_start.THREADS: "3"})
-    assert ran.stdout == "0\n", ran.stderr  # it reads the variable itself

@@ -7,8 +7,7 @@ import shutil
 import pytest
 from helpers.cli import ROOT, SCRIPT, TINY, TINY_UNROLLED, files
 
-from ptycho.command_line.training_jobs import Job, explain_going_on
-from ptycho.config import ConfigError, RunConfig, ScanRunConfig
+from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.data import DataConfig
 from ptycho.files.atomic import WriteError
 from ptycho.run.folder import RunFolder, check_free
@@ -220,14 +219,6 @@ def test_refusals_come_before_the_run_is_touched(run, before, small_scans, in_pr
     for script, *words in ((scan, f"data.file={small_scans / '2.h5'}"), (SCRIPT, *LINES, "batch_size=10000")):
         code, _, error = in_process(script, *words, f"output_dir={run}", "overwrite=true")
         assert code == 2 and error.count("error:") == 1 and files(run) == before, error
-
-
-def test_a_stopped_run_says_where_the_old_one_is(run):
-    job = Job(RunConfig(overwrite=True), run, ("overwrite=true", f"output_dir={run}"))
-    assert "overwrite=true" in job.resuming and "resume" not in " ".join(job.resuming)
-    RunFolder(run, overwrite=True).config(job.config)
-    command, last = explain_going_on([job], ()).splitlines()[1:]
-    assert command.endswith(f"resume={run}") and f"is kept in {run / '.replaced'}" in last
 
 
 @pytest.mark.parametrize("name", ["metrics.json", "recons/pinn/recon.npz"])

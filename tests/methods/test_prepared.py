@@ -7,22 +7,17 @@ import numpy as np
 import pytest
 from helpers import reference
 
-from ptycho.align import align_scan
-from ptycho.align import aligned as aligned_scan
-from ptycho.align.aligned import AlignedScan, RunContext
-from ptycho.align.geometry import CoarseRotation
+from ptycho.align.aligned import RunContext
 from ptycho.config import OwnProbe, ScanRunConfig, XlaConfig
 from ptycho.config.data import DataConfig
 from ptycho.config.solver_config import SolverConfig
-from ptycho.evaluation.trust import FEW, IN_NOISE, NOT_CONVERGED, ORIENTATION, RASTER, SCALE
-from ptycho.methods import pipeline
-from ptycho.methods.assessment import assess_fit, pixel_ratio, probe_caustic, trust_row
-from ptycho.methods.pipeline import with_orientation, with_outliers
+from ptycho.evaluation.trust import FEW, IN_NOISE, NOT_CONVERGED, RASTER, SCALE
+from ptycho.methods.assessment import assess_fit, pixel_ratio, trust_row
+from ptycho.methods.pipeline import with_outliers
 from ptycho.methods.prepared import Prepared
 from ptycho.methods.table import METHODS, NETWORK, SOLVER, MethodInputs
 from ptycho.scan.beam import Beam
-from ptycho.scan.finding import Finding, flags_of
-from ptycho.scan.patterns import Patterns, Statistics
+from ptycho.scan.finding import Finding
 from ptycho.scan.reconstruction import Reconstruction
 
 N, SIDE = 16, 40
@@ -159,21 +154,6 @@ def test_an_object_with_the_period_of_its_raster_is_flagged(dataset_of, moved, f
         assert row["raster_artefact"] is None
 
 
-def test_a_caustic_needs_lengths_a_far_field_and_a_probe(prepared):
-    made = Reconstruction(OBJECT[None], np.ones((1, SIDE, SIDE), bool))
-    known = {"raw": SimpleNamespace(energy_eV=8e3), "pixel": SimpleNamespace(metres=(1e-8, 1e-8))}
-    known["near_field"] = None
-    lacking = {"raw": SimpleNamespace(energy_eV=None), "pixel": SimpleNamespace(metres=None)}
-    lacking["near_field"] = object()
-    whole = replace(prepared, scan=SimpleNamespace(**known))
-    assert probe_caustic(whole, made).facts["fwhm_at_sample_m"] > 0
-    for name, value in lacking.items():
-        assert probe_caustic(replace(prepared, scan=SimpleNamespace(**known | {name: value})), made) is None
-    for probe in (0.0, np.nan):
-        beam = replace(prepared.whole.beam, probe=np.full((1, N, N), probe, np.complex64))
-        assert probe_caustic(whole, replace(made, beam=beam)) is None
-
-
 def test_the_solver_keeps_the_beam_that_it_may_not_change(prepared, tmp_path):
     """The beam has all patterns in order; at the end the mean square of the flux is one."""
     made = METHODS[SOLVER](prepared, {}, MethodInputs(ASKED, RunContext(tmp_path)))
@@ -200,28 +180,6 @@ class Echo:
             regions[g : g + 1] = np.ones((1, *regions.shape[1:]), np.complex64)
 
 
-@pytest.mark.parametrize(
-    ("changes", "poor", "tried"),
-    [
-        ({}, True, True),
-        ({}, False, False),
-        ({"reading": None}, True, False),
-        ({"reading": DataConfig(file=("x",), orientation="auto")}, True, False),  # tried before
-        ({"decisions": (Finding.warning("turned", ORIENTATION),)}, True, False),
-    ],
-)
-def test_a_poor_fit_is_tried_in_other_orientations(prepared, monkeypatch, tmp_path, changes, poor, tried):
-    doubt, calls = Finding.warning("data.transpose=true explains more", ORIENTATION), []
-    flags = SimpleNamespace(flags=["poor_fit"] if poor else [])
-    monkeypatch.setattr(pipeline, "evidence_of", lambda fit, halves: flags)
-    monkeypatch.setattr(pipeline, "doubt_orientation", lambda *given: calls.append(given) or doubt)
-    scan = replace(prepared, **{"reading": ASKED.data} | changes)
-    before = Reconstruction(OBJECT[None], np.ones((1, SIDE, SIDE), bool), prepared.whole.beam)
-    after = with_orientation(scan, before, None, RunContext(tmp_path), least=0.0)
-    assert after.decisions == (doubt,) * tried
-    assert calls == [(scan.whole, ASKED.data)] * tried
-
-
 @pytest.mark.parametrize("general", [True, False])
 def test_a_network_works_under_the_best_beam_there_is(prepared, tmp_path, general):
     """It has the beam of the solver, with the probe of its own training at the power of the solver's."""
@@ -239,54 +197,13 @@ def test_a_network_works_under_the_best_beam_there_is(prepared, tmp_path, genera
     assert np.sum(np.abs(made.beam.probe) ** 2) == pytest.approx(found.power, rel=1e-5)
 
 
-def test_patterns_are_looked_through_once(prepared, monkeypatch):
-    """The number of reconstructions and beams that are assessed does not matter."""
-    passes, of = [], Statistics.of
-    monkeypatch.setattr(Statistics, "of", staticmethod(lambda blocks: passes.append(1) or of(blocks)))
-    patterns = Patterns(prepared.whole.amplitudes[:])
-    fresh = replace(prepared, whole=replace(prepared.whole, amplitudes=patterns))
-    for _ in range(3):
-        fresh.fitted(another(fresh.whole.beam))
-        fresh.left_out(another(fresh.whole.beam))
-    assert len(passes) == 1  # of all; what is known of some of them follows
-
-
-def test_patterns_are_transposed_once(monkeypatch, prepared, tmp_path):
-    """If the deflection of the transposed ones asks for it again, that is a doubt and no recursion."""
-    events = []
-
-    def read(scan, config, context):
-        events.append(f"read, transposed: {config.data.transpose}")
-        return AlignedScan(scan, prepared.whole, config)
-
-    scan = SimpleNamespace(probe=prepared.whole.probe, raw=None)
-    fakes = {
-        "interpret_again": lambda read, config: scan,
-        "read": read,
-        "check_probe": lambda aligned: aligned,
-        "coarse_rotation": lambda data, is_open: CoarseRotation(transposed=True),
-        "rotation_is_open": lambda scan, config: True,
-        "STEPS": [step for step in align_scan.STEPS if step.phase == "geometry"],
-    }
-    for name, fake in fakes.items():
-        monkeypatch.setattr(aligned_scan if name in ("interpret_again", "read") else align_scan, name, fake)
-    config = ScanRunConfig(data=DataConfig(file=("a.h5",), orientation="auto"))
-    context = RunContext(tmp_path)
-    aligned = align_scan.align_scan(read(scan, config, context), context)
-    assert events == ["read, transposed: False", "read, transposed: True"]
-    assert flags_of(aligned.decisions) == [ORIENTATION]
-
-
 @pytest.mark.parametrize(
     ("theirs", "ours", "N", "ratio"),
     [
-        ((1e-8, 2e-8), (1e-8, 2e-8), 64, 1),
         ((1e-8, 2e-8), (1.005e-8, 2.01e-8), 64, 1),
         ((1e-8, 2e-8), (0.8e-8, 1.6e-8), 80, 1.25),
         ((1e-8, 2e-8), (0.8e-8, 2e-8), 80, None),  # of another shape
         ((1e-8, 1e-8), (2e-8, 2e-8), 32, None),  # the reconstruction is coarser
-        ((1e-8, 1e-8), (0.5e-8, 0.5e-8), 128, None),  # too fine
-        (None, None, 64, 1),  # the file's object has the pixel of its detector,
         (None, (1e-8, 1e-8), 80, 1.25),  # whose longer side counts
     ],
 )

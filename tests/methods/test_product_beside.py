@@ -3,7 +3,7 @@
 import h5py
 import numpy as np
 import pytest
-from helpers.scans import SMALL, H, J, W, pinn, raw_scan, save_npz, tike
+from helpers.scans import SMALL, H, W, pinn, raw_scan, save_npz, tike
 
 from ptycho.config import ScanRunConfig
 from ptycho.config.data import DataConfig
@@ -84,20 +84,6 @@ def test_pixels_of_a_cut_pattern_become_those_of_the_detector(tmp_path):
     np.testing.assert_allclose(scan.positions, (PLACES - [14, 9]) * [9 / 4, 3])
 
 
-def test_a_product_of_others_in_pixels(tmp_path):
-    """With data.unit=px, pixel sizes of one are not metres."""
-    arrays = {"probe_position_x_m": SMALL.col, "probe_position_y_m": SMALL.row, "probe": SMALL.probe}
-    with h5py.File(tmp_path / "p.h5", "w") as file:
-        for key, values in (arrays | {"probe_position_indexes": np.arange(J)}).items():
-            file[key] = values
-        for axis in ("height", "width"):
-            file["probe"].attrs[f"pixel_{axis}_m"] = 1.0
-    beside = patterns_of("ptychodus", tmp_path / "patterns.npz")
-    scan = open_scan(tmp_path / "p.h5", ReadOptions(patterns_file=str(beside), unit="px"))
-    assert scan.unit == "px" and scan.probe_pixel_m is None
-    np.testing.assert_array_equal(scan.positions, np.stack([SMALL.row, SMALL.col], axis=1))
-
-
 COUNT, SIDE = 30, 40
 
 
@@ -139,20 +125,3 @@ def test_our_product_beside_the_patterns_needs_no_keys(unit, stated, tmp_path):
     np.testing.assert_allclose(np.diff(again.positions, axis=0), np.diff(scan.positions, axis=0), atol=1e-4)
     np.testing.assert_array_equal(again.patterns(slice(0, None)), scan.patterns(slice(0, None)))
     assert raw.detector_pixel_m == (None if unit == "px" else pytest.approx((75e-6, 75e-6)))
-
-
-@pytest.mark.parametrize("kind", ["npz", "hdf5"])
-def test_a_product_numbers_patterns_as_their_file_does(kind, tmp_path):
-    """Of patterns 0, 2, … 12 those with the numbers 2, 6 and 10 have positions: rows 1, 3 and 5."""
-    numbers = np.array([6, 2, 10])
-    path = written(tmp_path / "p.h5", positions=PLACES[:3], numbers=numbers)
-    if kind == "npz":
-        beside = save_npz(tmp_path / "patterns.npz", patterns=SMALL.counts, indexes=2 * np.arange(J))
-        scan = open_scan(path, ReadOptions(patterns_file=str(beside)))
-        np.testing.assert_array_equal(scan.numbers, [2, 6, 10])
-        np.testing.assert_array_equal(scan.patterns.read(slice(0, 3)), SMALL.counts[[1, 3, 5]])
-        return
-    with h5py.File(tmp_path / "patterns.h5", "w") as file:
-        file["entry/data/data"] = np.repeat(SMALL.counts, 2, axis=0)
-    scan = open_scan(path, ReadOptions(patterns_file=str(tmp_path / "patterns.h5")))
-    np.testing.assert_array_equal(scan.numbers, [2, 6, 10])

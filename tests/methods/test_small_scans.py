@@ -1,7 +1,6 @@
 """Scans of few patterns: limits are lowered to the number of patterns; too few are reported."""
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,11 +9,8 @@ from helpers.cli import ROOT
 from helpers.datasets import single_patterns
 from helpers.reference import random_complex
 
-from ptycho.config import ConfigError, OwnProbe, ScanRunConfig, ZonePlateProbe
-from ptycho.config.data import DataConfig
-from ptycho.methods.prepared import measurement_doubts
-from ptycho.preparation.dataset import number_held_out, training_and_validation
-from ptycho.run.scan_plan import plan
+from ptycho.config import ZonePlateProbe
+from ptycho.preparation.dataset import number_held_out
 from ptycho.scan.comparison import split_patterns
 from workflows.convert.simulate_scan import SimulateConfig, simulate_scan
 
@@ -70,38 +66,6 @@ def test_two_patterns_are_refused_before_anything_is_written(scan_of, in_process
         assert code == 2 and error.count("error:") == 1
         assert "2 of its patterns can be used; must be at least 3" in error and "data.frames" in error
         assert not (tmp_path / "run").exists()
-
-
-def test_a_network_bound_to_larger_groups_is_refused(scan_of, finished, monkeypatch):
-    """Weights of ``unet`` are; those of ``unrolled`` work with groups of any size."""
-
-    def plan_of(count):
-        return plan(ScanRunConfig(data=DataConfig(file=str(scan_of(count))), run=str(finished)))
-
-    found = plan_of(3)
-    assert found.patterns_in_group == 37
-    monkeypatch.setattr(type(found.model), "FIXED", ("N", "group_size"))
-    assert plan_of(12).patterns_in_group == 7
-    with pytest.raises(ConfigError, match=r"bound to group_size=7, and 3 patterns of the scan are fitted"):
-        plan_of(3)
-
-
-def test_one_group_both_trains_and_validates():
-    data = dataset(4, 64)
-    one = replace(data, groups=data.groups[:1])
-    training, validation = training_and_validation(one, 0.05, seed=0)
-    assert training.n_groups == validation.n_groups == 1
-
-
-def test_few_measured_numbers_are_flagged():
-    """16² values per pattern; unknown are two modes of 16² and the object, each with two real numbers."""
-    probe = OwnProbe()
-    (doubt,) = measurement_doubts(dataset(4), probe)
-    assert doubt.flags == ("few_measurements",) and doubt.warns
-    assert str(doubt).startswith("few_measurements: 4 patterns have")
-    assert measurement_doubts(dataset(60), probe) == []
-    known = OwnProbe(learn=False)
-    assert measurement_doubts(dataset(20), probe) and not measurement_doubts(dataset(20), known)
 
 
 @pytest.fixture(scope="module")

@@ -66,8 +66,6 @@ NEAR = Fresnel(12.0, 12.0)
     [
         (NEAR, False, None, True),
         (NEAR, False, False, False),
-        (NEAR, True, None, None),
-        (None, False, None, None),
     ],
 )
 def test_a_missing_near_field_probe_is_refined_by_default(fresnel, specified, learn, refined):

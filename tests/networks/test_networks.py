@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 from helpers import reference
 
-from ptycho.config import BaselineConfig, FourierModel, UNetModel, UnrolledModel
+from ptycho.config import FourierModel, UNetModel, UnrolledModel
 from ptycho.networks.fno import SpectralConvolution
 from ptycho.networks.layers import Geometry, get_weights, set_weights
 from ptycho.networks.unrolled import ResidualCNN
@@ -82,15 +82,6 @@ def test_weights_fit_every_size_but_those_that_are_stated(small_config, model):
         set_weights(other, weights)  # names and shapes agree, or it is refused
 
 
-@pytest.mark.parametrize("per_group, patterns", [(1, 12), (2, 24), (None, 48)])
-def test_the_baseline_is_given_single_patterns_and_the_truth(datasets, small_config, per_group, patterns):
-    config = small_config(baseline=BaselineConfig(per_group, learning_rate=0.5))
-    baseline = COMPETITORS["baseline"]
-    view = baseline.view(config, datasets["train"])
-    assert view.groups.shape == (patterns, 1) and baseline.training_view(config, view) is view
-    assert baseline.supervised and baseline.learning_rate(config) == 0.5
-
-
 def test_losses_are_the_weighted_parts(built):
     model, data = built["unrolled"]
     batch, probe = batch_of(data, GROUPS), tf.constant(data.model_probe)
@@ -142,13 +133,3 @@ def test_gradients_are_finite_for_all_dark_frames(built, name):
     for variable, gradient in zip(model.trainable_variables, gradients, strict=True):
         assert gradient is not None and np.isfinite(gradient).all(), variable.path
     assert sum(float(tf.reduce_sum(tf.abs(g))) for g in gradients) > 0
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_seed_decides_the_initial_weights(build_network, name):
-    first, again, other = (get_weights(build_network(name, seed=seed)[0]) for seed in (0, 0, 1))
-    assert first.keys() == again.keys() == other.keys()
-    for path in first:
-        np.testing.assert_array_equal(first[path], again[path])
-    kernels = [p for p in first if p.endswith("kernel") and "tail" not in p]
-    assert kernels and all(np.abs(first[p] - other[p]).max() > 1e-3 for p in kernels)

@@ -9,16 +9,8 @@ from helpers.run_folders import write_run
 
 from ptycho.command_line.config import run_config
 from ptycho.config.mapping import to_mapping
-from ptycho.report.gather import ENDED, FINISHED, gather
+from ptycho.report.gather import ENDED, gather
 from ptycho.run.stored_run import read_job
-
-
-def test_a_finished_run(tmp_path):
-    record = gather(write_run(tmp_path / "mine"))
-    assert (record.name, record.state, record.seconds) == ("mine", FINISHED, 33.0)
-    assert record.ended.isoformat() == "2024-02-03T04:05:06+00:00"
-    assert not record.missing and not record.settings
-    assert (record.scan, record.product, record.pixel_m) == ("a", "solver", (2e-8, 2e-8))
 
 
 @pytest.mark.parametrize("text", ["{", "[1]", '"x"', ""])
@@ -33,7 +25,6 @@ def test_damaged_scores_are_said_and_raise_nothing(tmp_path, text):
 @pytest.mark.parametrize(
     "overrides",
     [
-        ["data.file=[/a.cxi]"],
         ["data.file=['/some dir/it\\'s, [1].cxi']", "seed=3", "data.domain=counts", "tiles=true"],
         [
             "data.file=[/a.cxi,/b.h5]",
@@ -41,7 +32,6 @@ def test_damaged_scores_are_said_and_raise_nothing(tmp_path, text):
             "probe.energy_keV=9",
             "solver.regulariser=edge_preserving",
         ],
-        ["data.file=[/a.cxi]", "model=unet", "nepochs=2", "data.drop=[1,2]", "data.bin=2"],
     ],
 )
 def test_the_command_repeats_the_run(tmp_path, overrides):

@@ -130,10 +130,3 @@ def test_without_mpi_the_program_runs_as_it_is(monkeypatch):
     for name in mpi.STARTERS:
         monkeypatch.delenv(name, raising=False)
     assert mpi.run_on_all(lambda executor: 7 if executor is None else 0) == 7
-
-
-def test_a_missing_mpi4py_is_said(monkeypatch):
-    monkeypatch.setenv("PMI_SIZE", "2")
-    monkeypatch.setitem(sys.modules, "mpi4py", None)
-    with pytest.raises(ValueError, match=r"mpi4py cannot be used.*ptychopinn\[mpi\]"):
-        mpi.run_on_all(lambda executor: 0)

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import logging
 import os
 import shutil
 
@@ -65,19 +64,6 @@ def test_a_run_knows_its_own_array_files(folder):
     assert held == {"a.npz": True, "b.npz": False, "c.npz": False, "gone.npz": False}
     again.arrays("b.npz", {"object": np.arange(3.0)})
     assert set(read_record(folder.path)) == {"files.json", "a.npz", "b.npz", "gone.npz"}
-
-
-def test_the_log_is_copied_while_the_block_runs(folder):
-    log = logging.getLogger("somewhere")
-    log.setLevel(logging.INFO)
-    before = list(logging.getLogger().handlers)
-    with pytest.raises(RuntimeError), folder.logged():
-        log.info("inside")
-        raise RuntimeError
-    log.info("outside")
-    text = (folder.path / "run.log").read_text()
-    assert "INFO inside" in text and "outside" not in text
-    assert logging.getLogger().handlers == before
 
 
 # ---- folders

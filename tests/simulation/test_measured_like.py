@@ -8,8 +8,6 @@ from helpers.multislice import BETWEEN, thick_intensity, thick_scan
 from scipy.ndimage import gaussian_filter
 from scipy.spatial import cKDTree
 
-from ptycho.config import ConfigError
-from ptycho.config.waves import Fresnel
 from ptycho.simulation import measured_like as module
 from ptycho.simulation.measured_like import (
     MeasuredLike,
@@ -17,7 +15,6 @@ from ptycho.simulation.measured_like import (
     line_amplitude,
     simulate_measured_like,
 )
-from ptycho.simulation.near_field import simulate_near_field
 
 
 def scan_of(sample, probe, positions, q=2, **changes):
@@ -89,16 +86,6 @@ def test_counts_are_those_of_poisson_around_the_expected_ones(made):
     assert abs(z.mean()) < 5 / np.sqrt(z.size) and abs(z.var() - 1) < 5 * np.sqrt(2 / z.size)
 
 
-def test_a_near_field_has_its_photons_and_its_sample_beside_the_detector():
-    made = simulate_near_field(16, 9, 6.0, Fresnel(6.0, 6.0), 2e4)
-    intensity = made.scale * made.intensities(made.positions)
-    assert intensity.sum(axis=(1, 2)).mean() == pytest.approx(2e4)
-    assert np.ptp(intensity.sum(axis=(1, 2))) > 100
-    n = counts(made)
-    assert n.shape == (9, 16, 16) and abs(n.sum() - 9 * 2e4) < 5 * np.sqrt(9 * 2e4)
-    assert made.sample.shape[0] == len(made.object) + 16 and made.photon_probe.shape == (16, 16)
-
-
 def test_a_seed_gives_the_same_scan_however_it_is_cut_into_chunks(made):
     before = np.random.get_state()[1].copy()  # noqa: NPY002
     again = simulate_measured_like(SETTINGS, made.probe)
@@ -139,13 +126,3 @@ def test_canvas_is_cropped_to_its_centre_rows_before_columns():
     amplitude = line_amplitude(40, 1, ShortLine)
     np.testing.assert_allclose(amplitude, blurred / blurred.max(), atol=1e-12)
     assert np.unravel_index(amplitude.argmax(), amplitude.shape) == (20, 35)
-
-
-def test_a_line_that_misses_the_object_is_an_error():
-    class FarLine:
-        @staticmethod
-        def integers(low, high, shape):
-            return np.array([[0, 0, 0, 5]])
-
-    with pytest.raises(ConfigError, match=r"object.n_lines=1.*no line crosses"):
-        line_amplitude(392, 1, FarLine)

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -16,7 +15,6 @@ from ptycho.training.competitors import add_neighbours, geometry_of
 from ptycho.training.fitting import (
     FitSettings,
     ProbeLearner,
-    TwoOptimizers,
     batch_of,
     find_ambiguities,
     train,
@@ -131,16 +129,6 @@ def test_the_gradient_of_the_probe_by_differences(data):
         ends.append(float(loss()))
     slope = (ends[0] - ends[1]) / (2 * h)
     assert slope == pytest.approx(np.sum(gradient * direction), rel=0.06) and abs(slope) > 1e-3
-
-
-def test_each_variable_has_its_optimizer():
-    """With SGD, every step is rate times gradient."""
-    ours, own = keras.Variable([1.0]), keras.Variable([1.0])
-    both = TwoOptimizers(keras.optimizers.SGD(0.1, name="a"), keras.optimizers.SGD(0.5, name="b"), own)
-    both.build([ours, own])
-    both.apply([tf.constant([1.0]), tf.constant([1.0])], [ours, own])
-    assert (float(ours.numpy()[0]), float(own.numpy()[0])) == pytest.approx((0.9, 0.5))
-    assert len({v.path for v in both.variables}) == len(both.variables) == 4
 
 
 def wrong(data, probe):

@@ -81,20 +81,6 @@ def test_a_sweep_is_refused_for_the_folder_of_a_later_job(refused, tmp_path):
 # ---- help, tracebacks, speed
 
 
-def test_help(command, tmp_path):
-    code, out, err = command("--help")
-    assert (code, err) == (0, "")
-    assert all(text in out for text in ("gridsize       2", "USE_XLA_COMPILE", "HYDRA_FULL_ERROR=1"))
-    assert files(tmp_path) == {"cwd/": ""}
-
-
-def test_traceback_on_demand(command):
-    code, _, err = command("N=65", HYDRA_FULL_ERROR="1")
-    assert code == 2
-    assert "Traceback (most recent call last)" in err and "ptycho/config/schema.py" in err
-    assert err.endswith("\nerror: N=65: must be a power of two from 32 to 512\n")
-
-
 def test_mistakes_are_answered_before_tensorflow_is_imported(tmp_path):
     held, cwd = tmp_path / "held", tmp_path / "cwd"
     for folder in (held, cwd):

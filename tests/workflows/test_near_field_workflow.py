@@ -8,11 +8,6 @@ import pytest
 from helpers.cli import ROOT
 from helpers.quick import NOTHING_SELECTED, words_of
 
-from ptycho.config import ConfigError, ScanRunConfig
-from ptycho.config.data import DataConfig
-from ptycho.run.scan_plan import plan
-from workflows.convert.export_scan import ExportConfig, export
-from workflows.convert.inspect_scan import InspectConfig, report
 from workflows.convert.simulate_scan import SimulateConfig, simulate_scan
 
 SCRIPT = ROOT / "scripts" / "scan_workflow.py"
@@ -51,23 +46,3 @@ def test_metrics_and_product_have_its_pixel(finished):
         assert file["object"].attrs["pixel_width_m"] == pytest.approx(PIXEL, rel=1e-5)
         assert file["sigma_phase"].shape == file["object"].shape
         assert "near field" in file.attrs["comments"]
-
-
-def test_an_export_is_read_as_what_it_was(finished, measured, tmp_path):
-    path, keys = tmp_path / "again.cxi", dict(key.removeprefix("data.").split("=") for key in measured[1])
-    export(ExportConfig(run=str(finished), output=str(path), recon="solver"))
-    distance = float(keys["source_distance_m"])
-    data = DataConfig(file=str(path), physics=keys["physics"], source_distance_m=distance)
-    lines = report(InspectConfig(data=data, output=str(tmp_path / "seen.png")))
-    assert any("object pixel: 750 nm" in line for line in lines)
-    assert any("physics: near field" in line and "= 8;" in line for line in lines)
-
-
-def test_a_run_is_planned_without_a_network(measured):
-    path, keys = measured
-    distance = float(keys[1].split("=")[1])
-    data = DataConfig(file=str(path), physics="near_field", source_distance_m=distance)
-    assert plan(ScanRunConfig(data=data)).models == ()
-    for asked in ({"nepochs": 2}, {"run": "pretrained"}, {"models": ("lsqml",)}):
-        with pytest.raises(ConfigError, match=r"data\.physics=near_field.*the solver reconstructs"):
-            plan(ScanRunConfig(data=data, **asked))

@@ -36,13 +36,6 @@ def test_a_run_without_the_part_of_pages_says_how_to_install_it(tmp_path, monkey
     assert not list(tmp_path.iterdir())
 
 
-def test_every_part_is_a_package_in_its_folder():
-    for package, folder in installed.PARTS.items():
-        assert (ROOT / folder / package / "__init__.py").is_file()
-        assert (ROOT / folder / "pyproject.toml").is_file()
-    assert len(list(ROOT.glob("extras/*/pyproject.toml"))) == len(installed.PARTS)
-
-
 def test_lsqml_without_its_part_is_refused_before_any_work(monkeypatch):
     monkeypatch.setitem(sys.modules, "ptycho_lsqml", None)
     config = from_mapping({"data": {"file": "x"}, "models": ["lsqml"]})

@@ -1,7 +1,6 @@
 """Command lines of the grid-lines workflow of the published program."""
 
 import pytest
-from helpers.cli import ROOT
 
 from ptycho.command_line.words import translate
 from ptycho.config import ConfigError
@@ -35,12 +34,3 @@ def test_flags_are_read_as_keys(typed, read):
 def test_what_cannot_be_read_is_named(typed, message):
     with pytest.raises(ConfigError, match=message):
         translate(typed.split())
-
-
-def test_the_command_as_typed(in_process):
-    """The command has the path of the published program; ``--cfg job`` shows the keys and runs nothing."""
-    script = ROOT / "scripts" / "studies" / "grid_lines_workflow.py"
-    typed = "--N 64 --gridsize 2 --output-dir X --nimgs-train 2 --nimgs-test 2 --nepochs 2 --cfg job"
-    code, out, err = in_process(script, *typed.split())
-    assert code == 0 and "\nnepochs: 2\n" in out
-    assert err == "read as N=64 gridsize=2 output_dir=X nimgs_train=2 nimgs_test=2 nepochs=2 --cfg job\n"

@@ -112,7 +112,7 @@ def finished(folder, uninterrupted):
     return history
 
 
-@pytest.mark.parametrize("pause", [1, 4, 5, 15])
+@pytest.mark.parametrize("pause", [4, 15])
 def test_stopped_at_any_step_or_validation_batch(tmp_path, monkeypatch, uninterrupted, pause):
     stop, epoch, within = StopRequest(), (pause - 1) // 5, (pause - 1) % 5 + 1
     with monkeypatch.context() as patch, pytest.raises(Stopped):
@@ -125,7 +125,7 @@ def test_stopped_at_any_step_or_validation_batch(tmp_path, monkeypatch, uninterr
 
 
 @pytest.mark.parametrize("seconds", [0, 1e9], ids=["saved every step", "saved every epoch"])
-@pytest.mark.parametrize("pause", [1, 7, 15])
+@pytest.mark.parametrize("pause", [7, 15])
 def test_killed(tmp_path, monkeypatch, uninterrupted, pause, seconds):
     def die():
         raise Killed

@@ -14,7 +14,6 @@ from PIL import Image
 from conftest import try_no_other_reading
 from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.data import DataConfig
-from ptycho.files.npz import read_all
 from ptycho.run.scan_plan import plan
 from workflows.convert.simulate_scan import SimulateConfig, simulate_scan
 
@@ -64,23 +63,6 @@ def test_a_run_is_scored_without_the_truth(finished):
     assert metrics["conventions"] == "docs/scores.md"
     assert min(metrics["solver"]["reference_comparison"]["ssim"]) > 0.9  # against the object of the file
     assert metrics["findings"]["groups"][0].endswith("of 2")
-
-
-def test_what_scores_are_the_sums_of_is_kept(finished):
-    metrics = json.loads((finished / "metrics.json").read_text())
-    assessment = read_all(finished / "assessment.npz", "fiu")
-    count = len(assessment["nominal_positions"])
-    for name in ("pinn", "solver"):
-        fitted, out = assessment[f"{name}_patterns"], assessment[f"{name}_holdout_patterns"]
-        assert sorted([*fitted, *out]) == list(range(count)) and set(out) == set(assessment["held_out"])
-        ratio = assessment[f"{name}_r_factor"]
-        assert ratio.min() < metrics[name]["r_factor"] < ratio.max()
-        if metrics[name]["deviance_holdout"] is not None:
-            mean = assessment[f"{name}_holdout_deviance"].mean()
-            assert mean == pytest.approx(metrics[name]["deviance_holdout"], rel=1e-5)
-    course = assessment["solver_course"]
-    assert course[-1] < course[0] and np.isfinite(course).all()
-    assert "assessment.npz" in json.loads((finished / "files.json").read_text())
 
 
 def test_a_run_begins_from_an_earlier_one(scan, finished, in_process, tmp_path):

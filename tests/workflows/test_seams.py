@@ -17,7 +17,6 @@ from ptycho.config import ScanRunConfig
 from ptycho.config.data import DataConfig
 from ptycho.config.sections import OwnProbe
 from ptycho.methods import pipeline, solver
-from ptycho.methods.pipeline import choose
 from ptycho.preparation.prepare import interpret
 from ptycho.readers.raw_scan import RawScan
 from ptycho.run.folder import RunFolder
@@ -206,16 +205,6 @@ def test_a_network_is_compared_with_the_solver(run, file, tmp_path, monkeypatch)
     for metrics, flagged in ((run[2], False), (worse, True)):
         assert metrics["pinn"]["r_factor"] > 0.2 and metrics["solver"]["r_factor"] > 0.2
         assert ("outside_training" in metrics["pinn"]["flags"]) == flagged
-
-
-# ---- the product
-
-
-def test_the_product_is_our_own_before_that_of_others():
-    fit = object()
-    assert choose({"lsqml": fit, "pinn": fit, "solver": fit}) == "solver"
-    assert choose({"lsqml": fit, "pinn": fit}) == "pinn"
-    assert choose({"lsqml": fit}) == "lsqml"
 
 
 # ---- training

@@ -71,22 +71,10 @@ def test_metrics(first, within):
         assert set(by_method) == {"grid", "probe"}
         assert {key: row[key] for key in by_method["probe"]} == by_method["probe"]
         assert by_method["grid"]["ssim"] != by_method["probe"]["ssim"]
-    # One image: the mean is that image. 7 × 7 groups, pitch 10, the middle of the first at 18.
-    assert metrics["pinn"]["ssim"] == metrics["pinn"]["per_image"][0]["ssim"]
+    # 7 × 7 groups, pitch 10, the middle of the first at 18
     assert metrics["region"] == {"top": 13, "left": 13, "height": 70, "width": 70}
-    assert metrics["conventions"] == "docs/scores.md"
     within("SSIM of the amplitude", metrics["pinn"]["ssim"][0], above=0.5)
     within("SSIM of a constant", metrics["constant"]["ssim"][0], below=0.5)
-
-
-def test_the_manifest(first):
-    manifest = strict(first / "manifest.json")
-    assert manifest["xla"] == {"compile": False, "translate": True}
-    timings = manifest["timings_s"]
-    parts = {f"{name}_{phase}" for name in MODELS for phase in ("training", "inference")}
-    assert set(timings) == {"total", "simulation", "writing", "stitching", "scoring", "drawing"} | parts
-    assert sum(timings[key] for key in timings if key != "total") <= timings["total"] + 0.01
-    assert manifest["training"]["pinn"]["best_epoch"] == 1
 
 
 def test_the_datasets_are_those_the_metrics_speak_of(first):
@@ -100,16 +88,6 @@ def test_the_datasets_are_those_the_metrics_speak_of(first):
         np.testing.assert_array_equal(truth["object"], test.objects)
         assert truth["object"].shape == recon["object"].shape == recon["mask"].shape == (1, 96, 96)
         np.testing.assert_allclose(recon["amp"] * np.exp(1j * recon["phase"]), recon["object"], atol=1e-6)
-
-
-def test_the_tables_say_what_the_metrics_say(first):
-    metrics = strict(first / "metrics.json")
-    with (first / "metrics.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert len(rows) == len(MODELS) * len(metrics["pinn"]["stitching"]) * 1 * 2
-    for row in rows:
-        expected = metrics[row["model"]]["stitching"][row["stitching"]]["ssim"]
-        assert float(row["ssim"]) == expected[["amplitude", "phase"].index(row["channel"])]
 
 
 def test_every_file_is_recorded_and_arrays_with_their_hash(first):
