@@ -95,6 +95,14 @@ def test_a_map_that_is_clearly_sheared_is_a_drift(monkeypatch, along, drift):
     assert other.drift is drift and other.kept.flags == (SCALE,)
 
 
+def test_the_scale_of_electrons_is_reported(monkeypatch):
+    """The rotation is corrected; the scale is only reported."""
+    found = recorded(monkeypatch, position_map(1.2 * rotation(59)), electrons_keV=80.0)
+    np.testing.assert_allclose(found.matrix, rotation(59), atol=1e-9)
+    np.testing.assert_allclose(found.alternative.matrix, 1.2 * np.eye(2), atol=1e-9)
+    assert found.alternative.kept.flags == (SCALE,) and not found.alternative.drift
+
+
 def test_electrons_are_turned_so_that_atoms_are_bright(monkeypatch):
     found = recorded(monkeypatch, position_map(rotation(59)), electrons_keV=80.0)
     np.testing.assert_allclose(found.matrix, rotation(59), atol=1e-9)

@@ -36,6 +36,16 @@ def overlap(one, two):
     return abs(np.vdot(one, two)) / np.linalg.norm(one) / np.linalg.norm(two)
 
 
+def test_the_pupil_is_the_root_of_the_mean():
+    mean = np.arange(25.0).reshape(5, 5) ** 2
+    np.testing.assert_array_equal(pupil(mean), np.arange(25.0).reshape(5, 5))
+    good = np.ones((5, 5), bool)
+    good[2, 2:] = False
+    found = pupil(mean, good)
+    np.testing.assert_array_equal(found[good], pupil(mean)[good])
+    assert found[2, 4] in (9, 19) and np.isin(found[2, 2:], pupil(mean)[good]).all()
+
+
 @pytest.mark.parametrize("name", list(OPTICS))
 @pytest.mark.parametrize("side", [16, 17])
 def test_an_optic_keeps_the_modulus(name, side):
@@ -127,7 +137,7 @@ def test_the_right_probe_is_kept_for_either_half_turn(defocused, photons, revers
     assert aligned.data is before and not aligned.decisions
 
 
-@pytest.mark.parametrize("factor", [-1, 0.3, 1.6])
+@pytest.mark.parametrize("factor", [-1, 0.3])
 def test_a_specified_probe_gets_the_curvature_of_the_patterns(defocused, factor):
     data, curvature = defocused
     right = data.probe[0]
@@ -144,8 +154,9 @@ def test_a_specified_probe_gets_the_curvature_of_the_patterns(defocused, factor)
     assert (aligned.data is before) == (factor < 0)  # then the positions are negated
 
 
-@pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize(("factor", "found"), [(0.6, True), (1.6, True), (1.0, False)])
+@pytest.mark.parametrize(
+    ("factor", "found", "masked"), [(0.6, True, True), (1.6, True, False), (1.0, False, True)]
+)
 def test_a_faint_object_shows_the_curvature(defocused, factor, found, masked):
     """Most of the deviance is noise there, so that another curvature gains little of it."""
     right, curvature = defocused[0].probe[0], defocused[1]

@@ -10,9 +10,11 @@ import ptycho
 from ptycho.align import object_pixel
 from ptycho.align.aligned import RunContext, read
 from ptycho.align.geometry import Alternative
-from ptycho.align.object_pixel import PixelTrial, refine_pixel, try_finer_pixels
-from ptycho.config import ScanRunConfig
+from ptycho.align.object_pixel import PixelTrial, may_be_finer, refine_pixel, try_finer_pixels
+from ptycho.config import OwnProbe, ScanRunConfig
+from ptycho.config.data import DataConfig
 from ptycho.preparation.start import FINER_PIXELS
+from ptycho.preparation.window import AT_EDGE
 from ptycho.reconstruction.estimate import Refine
 from ptycho.scan.comparison import Comparison
 from ptycho.scan.finding import Finding
@@ -96,3 +98,16 @@ def test_without_a_clear_gain_nothing_changes(aligned, chosen, tmp_path):
     before = aligned(scan(0.5))
     after = refine_pixel(before, RunContext(tmp_path))
     assert after.data is before.data and after.decisions[-1].value == "not used"
+
+
+def test_only_an_open_far_field_with_intensity_at_the_edge_is_tried(aligned):
+    given = aligned(scan(0.5))
+    there = Finding(AT_EDGE, "1 photons in a pixel")
+    bright = replace(given, scan=replace(given.scan, decisions=(there,)))
+    assert may_be_finer(bright) and not may_be_finer(given)
+    for changes in (
+        {"models": ("lsqml",)},
+        {"data": DataConfig(file=("x",), N=N)},
+        {"probe": OwnProbe(mask_diameter_px=9.0)},
+    ):
+        assert not may_be_finer(replace(bright, config=replace(bright.config, **changes)))

@@ -11,6 +11,7 @@ from ptycho.align.position_jumps import (
     bring_together,
     find_jumps,
     sections,
+    stand_out,
     strip,
 )
 from ptycho.align.registration import Registration, RegistrationOptions, seeds
@@ -39,6 +40,17 @@ def slipped(chosen, by):
     errors = np.zeros((100, 2))
     errors[chosen] = by
     return errors
+
+
+@pytest.mark.parametrize(
+    ("count", "by", "more"),
+    [(9, (0.0, 5.9), False), (10, (0.0, 3.0), True), (1, (-3.6, 4.8), True), (400, (2.9, 0.0), False)],
+)
+def test_scatter_is_left_to_the_refinement_of_positions(count, by, more):
+    """Of 1000 patterns less than a hundredth may be moved by 3 px or more, and none by 6 px."""
+    moves = np.zeros((1000, 2))
+    moves[:count] = by
+    assert stand_out(moves) is more
 
 
 def test_a_part_of_the_scan_is_fitted_on_its_window_of_the_object(scan):

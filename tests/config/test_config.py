@@ -50,9 +50,6 @@ def convert(defaults, **changes):
 REFUSED = [
     (RunConfig, {"models": ("pinn", "x")}, r"models=\[pinn, x\]: must be a non-empty list drawn from \[pinn"),
     (RunConfig, {"probe": cfg.OwnProbe()}, "probe.kind=from_file: must be one of ideal_disk, zone_plate"),
-    (RunConfig, {"test_probe": cfg.ZonePlateProbe(learn=True)}, "test_probe.learn=.*: must be removed"),
-    (RunConfig, {"hot_pixels": 1025}, "hot_pixels=1025: must be from 0 to 1024, N²/4"),
-    (cfg.FileProbe, {}, "probe.file='': must be the path of an .npz file with key probeGuess"),
     (cfg.XlaConfig, {"compile": True, "translate": False}, "xla.translate=false with xla.compile=true"),
     (RunConfig, {"N": 96}, "N=96: must be a power of two from 32 to 512"),
     (RunConfig, {"outer_offset_train": 7}, "outer_offset_train=7: must be an even integer >= 2"),

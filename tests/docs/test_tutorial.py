@@ -73,10 +73,3 @@ def test_the_tutorial_holds(followed):
     assert {path.name for path in folder.iterdir()} == expected
     assert (folder / "run" / "report.html").stat().st_size > 50_000
     assert "FAIL" not in printed and "Traceback" not in printed
-
-
-def test_what_it_says_of_the_scan_is_so(followed):
-    printed = followed[1]
-    assert re.search(r"solver: positions: refined \(deviance", printed)
-    assert "complex64" in printed and "'positions'" in printed
-    assert re.search(r"r_factor \S+  r_free \S+  \(photon noise alone", printed)

@@ -9,7 +9,7 @@ from helpers import reference
 from helpers.gradients import gradients
 
 from ptycho import physics
-from ptycho.config import FileProbe, IdealDiskProbe, ScanConfig, XlaConfig, ZonePlateProbe
+from ptycho.config import FileProbe, IdealDiskProbe, ZonePlateProbe
 from ptycho.simulation.simulate import noise_free_amplitudes, simulate
 from ptycho.training.fitting import batch_of
 
@@ -72,16 +72,6 @@ def test_the_true_object_explains_its_neighbours(clean, build_network, within):
         tf.constant(data.model_probe),
     )
     within("misfit of neighbours", reference.relative(predicted, batch["near_x"]), below=0.03)
-
-
-@pytest.mark.parametrize("name", ["unrolled", "unet_big"])
-def test_projective_translation_gives_the_same_regions(build_network, small_config, name):
-    data = simulate(small_config(scan=ScanConfig(0.8)))[0]["train"]
-    plain, projective = (
-        build_network(name, data, scan=ScanConfig(0.8), xla=XlaConfig(compile=False, translate=translate))[0]
-        for translate in (True, False)
-    )
-    np.testing.assert_allclose(plain(*arguments(data)), projective(*arguments(data)), atol=2e-4)
 
 
 @pytest.mark.parametrize("name", ["unrolled", "unet_big", "baseline"])

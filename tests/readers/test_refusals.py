@@ -12,7 +12,7 @@ import h5py
 import numpy as np
 import pytest
 from helpers import scans
-from helpers.hdf5 import MADE, H, J, W, cxi_arrays, eiger_folder, product, refused, same, written
+from helpers.hdf5 import MADE, H, J, W, eiger_folder, product, refused, same, written
 
 from ptycho.config import ConfigError
 from ptycho.readers.raw_scan import ReadOptions
@@ -50,15 +50,11 @@ def test_options_that_do_not_fit(tmp_path, keys, options, match):
 def test_a_second_file_that_is_of_no_use(tmp_path):
     path = product(tmp_path / "a.h5", patterns=MADE.counts)
     refused(path, r"data\.patterns_file=.*does not need it", ReadOptions(patterns_file=str(path)))
-    path = written(tmp_path / "a.cxi", cxi_arrays())
-    refused(path, "data.patterns_file=b.h5: the format cxi does not", ReadOptions(patterns_file="b.h5"))
     path, odd = product(tmp_path / "a.h5"), written(tmp_path / "b.h5", {"something": MADE.counts})
     refused(path, "has no patterns; add data.patterns_file=")
     for other in (odd, scans.save_npz(tmp_path / "b.npz", something=MADE.probe)):
         options = ReadOptions(patterns_file=str(other))
         refused(path, "b.*: has none of the layouts .*it holds something", options)
-    data = written(tmp_path / "d.h5", {"patterns": MADE.counts, "indexes": np.arange(J)})
-    refused(data, "has no positions; add data.positions_file=, a product")
 
 
 @pytest.mark.parametrize(

@@ -34,12 +34,3 @@ def test_an_estimate_in_some_units_and_its_beam(data, factor):
     beam = estimate.beam(s, f)
     for key, value in data.beam.arrays().items():
         np.testing.assert_allclose(beam.arrays()[key], value, rtol=1e-5, err_msg=key)
-
-
-def test_there_are_as_many_modes_as_specified_and_no_background_without_one(data, dataset_of):
-    object_ = np.ones((64, 64), np.complex64)
-    assert [len(Estimate.of(data, object_, count).modes) for count in (None, 1, 2, 4)] == [2, 1, 2, 4]
-    np.testing.assert_array_equal(Estimate.of(data, object_, 4).modes[:2], Estimate.of(data, object_).modes)
-    plain = dataset_of([[0, 0], [3, 1], [5, 4]], [[0], [1], [2]])
-    estimate = Estimate.of(plain, np.ones((64, 64), np.complex64))
-    assert not estimate.background.any() and estimate.beam(1.0, 1.0).background is None

@@ -8,7 +8,6 @@ from ptycho.config import ScanConfig, ZonePlateProbe
 from ptycho.reconstruction.stitching import Layout, _weighted_mean, stitch, synchronise_phases
 from ptycho.simulation.simulate import simulate
 
-PITCH = 8  # of the test scans' groups
 VARIANTS = {
     "gridsize_1": {"gridsize": 1},
     "gridsize_2": {"gridsize": 2},
@@ -73,18 +72,6 @@ def test_true_regions_of_random_phases_stitch_to_the_true_object(scan, method):
     for found, mask, truth in zip(result.objects, result.mask, data.objects, strict=True):
         phase = np.angle(np.vdot(truth[mask], found[mask]))  # of all together, which is arbitrary
         np.testing.assert_allclose(found[mask] * np.exp(-1j * phase), truth[mask], atol=1e-4)
-
-
-@pytest.mark.parametrize("scan", ["gridsize_1", "gridsize_2", "odd_offset", "gridsize_3"], indirect=True)
-def test_grid_tiles_have_no_gap_and_no_overlap(scan):
-    data, regions = scan
-    mask = stitch(regions, data, "grid").mask
-    per_axis = round(np.sqrt(data.n_groups / data.n_images))
-    first = data.region_size // 2 - PITCH // 2
-    expected = np.zeros_like(mask)
-    expected[:, first : first + PITCH * per_axis, first : first + PITCH * per_axis] = True
-    np.testing.assert_array_equal(mask, expected)
-    assert data.tiling.rectangle == (first, first, PITCH * per_axis, PITCH * per_axis), "as it is scored"
 
 
 def test_grid_takes_every_pixel_from_the_group_whose_centre_is_nearest(datasets):

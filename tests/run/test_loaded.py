@@ -12,7 +12,6 @@ from ptycho.config import ConfigError, UNetModel, UnrolledModel, XlaConfig
 from ptycho.networks.layers import get_weights, set_weights
 from ptycho.run.folder import RunFolder
 from ptycho.run.network import read_network, regular_offsets, setup_of, write_network
-from ptycho.run.stored_run import check_prior_weights
 from ptycho.scan.dataset_file import to_arrays
 from ptycho.simulation.simulate import simulate
 from ptycho.training.competitors import COMPETITORS, geometry_of
@@ -179,14 +178,3 @@ def test_weights_of_another_network_are_refused(trained_run, tmp_path, change, m
     np.savez(moved / "pinn" / "weights.npz", **weights)
     with pytest.raises(ConfigError, match=rf"{moved}/pinn: .*{message}"):
         ptycho.load_model(moved)
-
-
-@pytest.mark.parametrize("content", [None, b"weights", {"kernel": np.zeros(3)}])
-def test_other_files_are_refused_by_their_key(tmp_path, content):
-    file = tmp_path / "weights.npz"
-    if isinstance(content, bytes):
-        file.write_bytes(content)
-    elif content:
-        np.savez(file, **content)
-    with pytest.raises(ConfigError, match=r"^solver.denoiser_weights=.*ptycho pretrain network=denoiser"):
-        check_prior_weights(str(file))

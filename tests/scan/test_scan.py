@@ -42,17 +42,6 @@ def test_nested_grid_by_loops(gridsize, offset):
     assert set(groups.ravel()) == set(range(len(positions)))
 
 
-def test_groups_never_mix_images():
-    scan = scan_of(RunConfig(N=32, size=96, outer_offset_train=16), "train", n_images=3)
-    of_group = scan.image[scan.groups]
-    assert np.all(of_group == of_group[:, :1])
-    assert np.bincount(scan.image).tolist() == [len(scan.positions) // 3] * 3
-    per_image = len(scan.groups) // 3
-    first, last = scan.groups[:per_image], scan.groups[-per_image:]
-    np.testing.assert_array_equal(scan.positions[first], scan.positions[last])
-    assert set(scan.groups.ravel()) == set(range(len(scan.positions))), "a pattern of an image is in no group"
-
-
 @pytest.mark.parametrize("gridsize, offset, jitter", [(1, 4, 0.8), (2, 4, 0.0), (2, 3, 0.7), (3, 5, 2.5)])
 def test_regions_start_on_whole_pixels_and_hold_every_patch(gridsize, offset, jitter):
     sizes = {"N": 32, "size": 96, "gridsize": gridsize, "offset": offset, "outer_offset_train": 6}

@@ -10,7 +10,7 @@ from helpers import reference
 
 from ptycho.config import ScanConfig
 from ptycho.simulation.simulate import simulate
-from ptycho.training.fitting import batch_of, prefetched, training_batches
+from ptycho.training.fitting import batch_of, padded_batches, prefetched, training_batches
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +65,16 @@ def test_training_batches_are_full_and_visit_groups_once_in_an_order_of_seed_and
     assert len(set(orders.values())) == 4
     assert all(sorted(groups) == list(range(7)) for groups in orders.values())
     assert order(plain, 1, 1) == orders[1, 1]
+
+
+@pytest.mark.parametrize(
+    "batch_size, expected, real",
+    [(3, [[0, 1, 2], [3, 4, 5], [6, 6, 6]], [3, 3, 1]), (9, [[0, 1, 2, 3, 4, 5, 6, 6, 6]], [7])],
+)
+def test_padded_batches(plain, batch_size, expected, real):
+    pairs = list(padded_batches(plain, batch_size))
+    assert [count for _, count in pairs] == real
+    assert visited(plain, [batch for batch, _ in pairs]) == expected
 
 
 def test_batches_made_ahead_are_the_same_in_the_same_order(datasets):

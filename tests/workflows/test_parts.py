@@ -6,7 +6,7 @@ import pytest
 from helpers.cli import ROOT, fresh
 
 from ptycho import installed
-from ptycho.command_line import console, training_jobs
+from ptycho.command_line import console
 from ptycho.config import ConfigError
 from ptycho.config.mapping import from_mapping
 from ptycho.run.scan_plan import check_settings
@@ -26,14 +26,6 @@ def test_a_command_without_its_part(program):
     assert done.returncode == 2
     assert f"pip install -c constraints.txt -e {installed.PARTS[program.part]}" in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_a_run_without_the_part_of_pages_says_how_to_install_it(tmp_path, monkeypatch, caplog):
-    monkeypatch.setitem(sys.modules, installed.PAGES, None)
-    with caplog.at_level("INFO"):
-        training_jobs.write_page(tmp_path)
-    assert "no report.html" in caplog.text and "-e extras/report" in caplog.text
-    assert not list(tmp_path.iterdir())
 
 
 def test_lsqml_without_its_part_is_refused_before_any_work(monkeypatch):
