@@ -10,6 +10,7 @@ import numpy as np
 from ptycho.config import ConfigError
 from ptycho.config.data import LARGEST_N, SMALLEST_N
 from ptycho.preparation.geometry import LARGEST_SPAN_M
+from ptycho.readers.patterns import no_counts
 from ptycho.readers.raw_scan import Frames, RawScan
 
 
@@ -28,6 +29,11 @@ def raw_scan(
     """
     patterns = check_patterns(patterns, counts, good)
     J, N, _ = patterns.shape
+    if good is not None and good.ndim == 3:
+        if not len(no_counts(patterns.dtype)):  # of eight bits, which have no mark
+            patterns = patterns.astype(np.int32)
+        mark = patterns.dtype.type(no_counts(patterns.dtype)[-1])
+        patterns, good = np.where(good, patterns, mark), np.logical_or.reduce(good)
     return RawScan(
         format="arrays",
         patterns=Frames(patterns),
@@ -37,14 +43,14 @@ def raw_scan(
         unit=unit,
         probe=None if probe is None else check_probe(probe, N),
         object=None if truth is None else check_truth(truth),
-        good=None if good is None else check_good(good, N),
+        good=good,
     )
 
 
 def check_patterns(patterns: np.ndarray, counts: bool, good: np.ndarray | None = None) -> np.ndarray:
     """Return patterns ``(J, N, N)``: finite numbers from zero up; whole ones where they are counts.
 
-    What pixels hold that are not ``good (N, N)`` does not matter, and becomes zero.
+    What pixels hold that are not ``good``, ``(N, N)`` or ``(J, N, N)``, does not matter, and becomes zero.
     """
     array = np.asarray(patterns)
     if array.ndim != 3 or array.shape[1] != array.shape[2]:
@@ -63,8 +69,8 @@ def check_patterns(patterns: np.ndarray, counts: bool, good: np.ndarray | None =
             f"patterns has dtype {array.dtype}; must be real numbers: intensities, np.abs(far_field)**2"
         )
     if good is not None:
-        bad = ~check_good(good, N)
-        odd = array[:, bad]
+        bad = np.broadcast_to(~check_good(good, array.shape), array.shape)
+        odd = array[bad]
         usable = (odd >= 0) & np.isfinite(odd) & (not counts or odd == np.rint(odd))
         array = array if usable.all() else np.where(bad, array.dtype.type(0), array)
     _refuse(array, ~np.isfinite(array), "patterns", "finite; name pixels that were not measured in good")
@@ -106,13 +112,13 @@ def check_probe(probe: np.ndarray, N: int) -> np.ndarray:
     return array.reshape(-1, N, N).astype(np.complex64)
 
 
-def check_good(good: np.ndarray, N: int) -> np.ndarray:
-    """Return the mask of good pixels, ``(N, N)`` bool."""
+def check_good(good: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Return the mask of good pixels of patterns of a ``shape`` ``(J, N, N)``: of all, or of each."""
     array = np.asarray(good)
-    if array.shape != (N, N) or array.dtype != bool:
+    if array.shape not in (shape, shape[1:]) or array.dtype != bool:
         raise ConfigError(
-            f"good has shape {array.shape} and dtype {array.dtype}; must be ({N}, {N}) bool, True where a "
-            "pixel was measured"
+            f"good has shape {array.shape} and dtype {array.dtype}; must be {shape[1:]} or {shape}, bool: "
+            "True where a pixel was measured"
         )
     return array
 

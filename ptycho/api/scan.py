@@ -80,7 +80,8 @@ class Scan:
             counts: whether the patterns are photons, so that their noise is Poisson's.
             pixel_m: pitch of the object's pixels in metres, or (row, col); None: it follows from ``lengths``,
                 or is unknown, and lengths stay in pixels.
-            good: ``(N, N)`` bool, detector pixels that were measured; None: all.
+            good: ``(N, N)`` bool, detector pixels that were measured, or ``(J, N, N)``, those of each
+                pattern; None: all.
             truth: the object, if it is known, of any size: results are scored against it.
             physics: ``near_field``: the patterns are images by Fresnel diffraction, and the window becomes
                 wider than they are, by pixels that were not measured. ``far_field``: they are far fields,

@@ -65,3 +65,19 @@ def test_the_mean_pattern_the_mask_and_the_energy(patterns):
     np.testing.assert_array_equal(scan.mask, good)
     assert scan.energy_eV == 8800 and from_arrays(patterns, GRID).energy_eV is None
     np.testing.assert_allclose(from_arrays(patterns, GRID, wavelength_m=1e-10).energy_eV, 12398.42, rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.float64])
+def test_a_mask_of_each_pattern_hides_whatever_is_there(patterns, dtype):
+    whole, good = (
+        np.minimum(patterns, 200).astype(dtype),
+        np.random.default_rng(2).random(patterns.shape) > 0.1,
+    )
+    good[:, 3, 3] = False
+    spoilt = np.where(good, whole, dtype(255))
+    amplitudes = from_arrays(spoilt, GRID, good=good).geometry.patterns(slice(0, 9))
+    hidden = ~good[:9]
+    hidden[:, 3, 3] = False  # a pixel that no pattern has measured is a bad one
+    np.testing.assert_array_equal(amplitudes < 0, hidden)
+    np.testing.assert_allclose(amplitudes[good[:9]] ** 2, whole[:9][good[:9]], rtol=1e-5)
+    np.testing.assert_array_equal(np.argwhere(~from_arrays(spoilt, GRID, good=good).mask), [[3, 3]])
