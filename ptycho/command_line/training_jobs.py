@@ -300,11 +300,9 @@ def write_page(run: Path) -> None:
     if (advice := remedy(PAGES)) is not None:
         log.info("%s: no report.html, which %s", run, advice)
         return
-    from ptycho.report import gather
-
-    page = import_module(f"{PAGES}.page")
+    page, record = (import_module(f"{PAGES}.{name}") for name in ("page", "page_record"))
     try:
-        page.write_page(run / REPORT, page.report_page(gather.gather(run)))
+        page.write_page(run / REPORT, page.report_page(record.gather_page(run)))
     except Exception as error:  # of a page on what is stored already
         log.warning("%s: no report (%s); ptycho report %s says more", run, explained(error), run)
     else:

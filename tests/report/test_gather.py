@@ -11,6 +11,7 @@ from ptycho.command_line.config import run_config
 from ptycho.config.mapping import to_mapping
 from ptycho.report.gather import ENDED, gather
 from ptycho.run.stored_run import read_job
+from ptycho_report.page_record import gather_page
 
 
 @pytest.mark.parametrize("text", ["{", "[1]", '"x"', ""])
@@ -39,7 +40,7 @@ def test_the_command_repeats_the_run(tmp_path, overrides):
     config = run_config(composed(*overrides, name="scan"), overrides, {})
     run = write_run(tmp_path / "run")
     (run / "config.yaml").write_text(yaml.safe_dump(to_mapping(config)))
-    program, script, *words = shlex.split(gather(run).command)
+    program, script, *words = shlex.split(gather_page(run).command)
     assert (program, script, words[-1]) == ("ptycho", "scan", "output_dir=outputs/again")
     again = to_mapping(run_config(composed(*words, name="scan"), words, {}))
     assert again | {"output_dir": None} == to_mapping(read_job(run)) | {"output_dir": None}

@@ -16,10 +16,11 @@ from ptycho.config import ConfigError
 from ptycho.config.messages import show
 from ptycho.files.reading import shown
 from ptycho.report.entries import CSV, cells_of
-from ptycho.report.gather import GRID_LINES, PLACES, RUNNING, RunRecord, gather, is_run
+from ptycho.report.gather import GRID_LINES, RUNNING, is_run
 from ptycho.report.wording import advice_of, verdict_of
 from ptycho.run import names
 from ptycho.run.record import read_record
+from ptycho_report.page_record import PLACES, PageRecord, gather_page
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +28,7 @@ class Entry:
     """A run among others; its ``label`` is unique among those that are compared."""
 
     label: str
-    record: RunRecord
+    record: PageRecord
 
     @property
     def progress(self) -> str:
@@ -94,7 +95,7 @@ def find_entries(words: Sequence[str], most: int = 1000) -> Found:
     entries, labels = [], _labels([*runs])
     for path in runs:
         try:
-            entries.append(Entry(labels[path], gather(path)))
+            entries.append(Entry(labels[path], gather_page(path)))
         except (ConfigError, OSError) as error:
             passed[str(path)] = shown(str(error))
     return Found(tuple(entries), tuple(passed.items()))

@@ -25,13 +25,14 @@ from ptycho.evaluation import scan_figures
 from ptycho.evaluation.caustic import caustic, draw_caustic
 from ptycho.evaluation.display import ORIENTATION, shrink, shrink_phase
 from ptycho.files.atomic import write_atomically
-from ptycho.report.gather import GRID_LINES, RunRecord, number, section
+from ptycho.report.gather import GRID_LINES, number, section
 from ptycho.report.wording import score_text, verdict_of
 from ptycho.run import names
 from ptycho.run.record import check_output, is_page
 from ptycho_report.compare import group_entries
 from ptycho_report.entries import Entry, differing
 from ptycho_report.key_figures import key_figures, time_text
+from ptycho_report.page_record import PageRecord
 from ptycho_report.pictures import (
     GREY,
     HERO,
@@ -56,7 +57,7 @@ FIGURES = {
 }
 
 
-def view_of(record: RunRecord, product: StoredRecon | None = None) -> dict[str, Any]:
+def view_of(record: PageRecord, product: StoredRecon | None = None) -> dict[str, Any]:
     """Return everything that is drawn of the scan of a run, for the template; what there is not is empty.
 
     ``product``: None: that in its folder, if there is one.
@@ -86,7 +87,7 @@ def _pair(value: object) -> tuple[str, str]:
     return (str(value[0]), str(value[1])) if fits else (str(value), "")  # type: ignore[index]
 
 
-def _drawn(record: RunRecord, made: StoredRecon, side: int = 640, most: int = 500) -> dict:
+def _drawn(record: PageRecord, made: StoredRecon, side: int = 640, most: int = 500) -> dict:
     """What is drawn of the arrays of the product.
 
     ``side``, ``most``: pixels along the side of a map that is read out, and residues that are marked.
@@ -145,7 +146,7 @@ def _modes(made: StoredRecon, pixel_nm: float | None, most: int = 6) -> Iterator
         yield coloured_wave(wave, pixel_nm), f"mode {k + 1}", float(part / max(power.sum(), 1e-300))
 
 
-def _others(record: RunRecord, product: scan_figures.Picture) -> Iterator[Chart]:
+def _others(record: PageRecord, product: scan_figures.Picture) -> Iterator[Chart]:
     """The other reconstructions of the scan, amplitude and phase, with the scales of the product."""
     for name in record.recons:
         reconstruction = read_recon(record.path, name) if name != record.product else None
@@ -159,7 +160,7 @@ def _others(record: RunRecord, product: scan_figures.Picture) -> Iterator[Chart]
         yield Chart(title, palette_png(phase, picture.colour, picture.phase.colours))
 
 
-def _drawn_again(record: RunRecord, made: StoredRecon | None) -> Iterator[Chart]:
+def _drawn_again(record: PageRecord, made: StoredRecon | None) -> Iterator[Chart]:
     """The probe through its focus, and how it varies, drawn as in the folder of the run."""
     if made is None or made.probe is None:
         return
@@ -183,7 +184,7 @@ def _drawn_again(record: RunRecord, made: StoredRecon | None) -> Iterator[Chart]
     yield Chart("probe_variation", figure_uri(figure), caption)
 
 
-def _stored_figures(record: RunRecord, most_bytes: int = 1_200_000) -> Iterator[Chart]:
+def _stored_figures(record: PageRecord, most_bytes: int = 1_200_000) -> Iterator[Chart]:
     """Pictures of at most so many bytes that a run on grid lines has drawn itself."""
     for name, caption in FIGURES.items():
         path = record.path / names.figure(name)
@@ -197,7 +198,7 @@ def _stored_figures(record: RunRecord, most_bytes: int = 1_200_000) -> Iterator[
 STYLE, VIEWER, TABLE, BLINK = "style.css", "viewer.js", "table.js", "blink.js"
 
 
-def report_page(record: RunRecord, product: StoredRecon | None = None) -> str:
+def report_page(record: PageRecord, product: StoredRecon | None = None) -> str:
     """Return the page of a run; ``product`` as of :func:`view_of`."""
     view = view_of(record, product) if record.scan else None
     charts = [*losses(record.path)] if view is None else []

@@ -13,10 +13,11 @@ from ptycho.command_line.jobs import run_program
 from ptycho.command_line.words import place_words
 from ptycho.config import check
 from ptycho.config.schema import Text, key, settings
-from ptycho.report.gather import gather, is_run
+from ptycho.report.gather import is_run
 from ptycho.run import names
 from ptycho_report.entries import Entry, find_entries
 from ptycho_report.page import check_page, index_page, report_page, write_page
+from ptycho_report.page_record import gather_page
 
 INDEX = "index.html"
 
@@ -45,7 +46,7 @@ def write_report(config: ReportConfig) -> list[str]:
     runs = find_entries([str(folder)]).entries if folder.is_dir() and not is_run(folder) else ()
     path = Path(config.output) if config.output else folder / (INDEX if runs else names.REPORT)
     if not runs:
-        return [f"report: {write_page(path, report_page(gather(folder)))}"]
+        return [f"report: {write_page(path, report_page(gather_page(folder)))}"]
     newest_first = sorted(runs, key=lambda entry: entry.record.ended, reverse=True)
     page = index_page(folder.resolve().name, newest_first, links(runs, path.parent))
     return [f"report: {write_page(path, page)}"]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ptycho.report.gather import FINISHED, MEASURED, RunRecord
+from ptycho.report.gather import FINISHED, MEASURED
 from ptycho.run.record import environment
 from ptycho_report.page import report_page
+from ptycho_report.page_record import PageRecord
 from ptycho_report.stored_recon import recon_of
 
 if TYPE_CHECKING:
@@ -33,11 +33,10 @@ def result_page(result: Result, words: Callable[[str], str]) -> str:
     }
     sizes = {"patterns": len(result.positions), "N": result.probe.shape[-1]}
     with tempfile.TemporaryDirectory() as scratch:
-        run = RunRecord(
+        run = PageRecord(
             Path(scratch) / name,
             MEASURED,
             FINISHED,
-            datetime.now(UTC),
             name,
             metrics=metrics,
             manifest=environment() | {"scans": {name: sizes}},

@@ -22,8 +22,9 @@ from ptycho.evaluation.figures import (
     draw_shifts,
 )
 from ptycho.evaluation.frc import DIRECTIONS
-from ptycho.report.gather import RunRecord, number, section
+from ptycho.report.gather import number, section
 from ptycho.run import names
+from ptycho_report.page_record import PageRecord
 from ptycho_report.pictures import figure_uri
 from ptycho_report.stored_recon import StoredRecon
 
@@ -44,7 +45,7 @@ def chart(title: str, caption: str, draw: Callable[[Axes], object]) -> Chart:
     return Chart(title, figure_uri(figure), caption)
 
 
-def charts_of(record: RunRecord, made: StoredRecon) -> Iterator[Chart]:
+def charts_of(record: PageRecord, made: StoredRecon) -> Iterator[Chart]:
     """Yield every chart whose numbers the run has stored."""
     if made.positions is not None and len(made.positions) > 2:
         yield from _moves(record, made.positions)
@@ -63,7 +64,7 @@ def charts_of(record: RunRecord, made: StoredRecon) -> Iterator[Chart]:
         )
 
 
-def _places(record: RunRecord, positions: np.ndarray) -> tuple[np.ndarray, str, float]:
+def _places(record: PageRecord, positions: np.ndarray) -> tuple[np.ndarray, str, float]:
     """Positions from their corner in a readable unit, with its name, and how many of it a pixel has."""
     corner = positions - positions.min(axis=0)
     if record.pixel_m is None:
@@ -73,7 +74,7 @@ def _places(record: RunRecord, positions: np.ndarray) -> tuple[np.ndarray, str, 
     return corner * micrometres * size, unit, float(micrometres.mean() * size)
 
 
-def _moves(record: RunRecord, positions: np.ndarray, still_px: float = 0.005) -> Iterator[Chart]:
+def _moves(record: PageRecord, positions: np.ndarray, still_px: float = 0.005) -> Iterator[Chart]:
     given = record.assessment.get("nominal_positions")
     if given is None or given.shape != positions.shape:
         return
@@ -97,7 +98,7 @@ def _moves(record: RunRecord, positions: np.ndarray, still_px: float = 0.005) ->
     )
 
 
-def _misfits(record: RunRecord, positions: np.ndarray) -> Iterator[Chart]:
+def _misfits(record: PageRecord, positions: np.ndarray) -> Iterator[Chart]:
     values, patterns = (
         record.assessment.get(f"{record.product}_{part}") for part in ("r_factor", "patterns")
     )
@@ -115,7 +116,7 @@ def _misfits(record: RunRecord, positions: np.ndarray) -> Iterator[Chart]:
     )
 
 
-def _detector(record: RunRecord) -> Iterator[Chart]:
+def _detector(record: PageRecord) -> Iterator[Chart]:
     misfit = record.assessment.get(f"{record.product}_misfit_by_pixel")
     if misfit is not None and misfit.ndim == 2 and misfit.size:
         yield chart(
@@ -127,7 +128,7 @@ def _detector(record: RunRecord) -> Iterator[Chart]:
         )
 
 
-def _halves(record: RunRecord) -> Iterator[Chart]:
+def _halves(record: PageRecord) -> Iterator[Chart]:
     x, y = record.assessment.get("frequency"), record.assessment.get("correlation")
     if x is None or y is None or x.shape != y.shape or x.ndim != 1:
         return
@@ -154,7 +155,7 @@ def _half_period(halves: dict, name: str) -> str:
     return "never below" if at is None else f"{at:.2f}"
 
 
-def _course(record: RunRecord, least: float = 1e-4) -> Iterator[Chart]:
+def _course(record: PageRecord, least: float = 1e-4) -> Iterator[Chart]:
     """The objective above its lowest value; ``least`` of its whole fall is distinguished."""
     course = record.assessment.get(f"{record.product}_course")
     if course is None or course.ndim != 1 or len(course) < 3 or not np.isfinite(course).all():

@@ -8,8 +8,8 @@ from helpers.pages import Page, check_closed
 from helpers.run_folders import J, probe_modes, write_run
 
 from ptycho.files.lock import locked
-from ptycho.report.gather import gather
 from ptycho_report.page import report_page, view_of
+from ptycho_report.page_record import gather_page
 from ptycho_report.stored_recon import read_recon
 
 
@@ -31,7 +31,7 @@ def page(tmp_path_factory):
             "opr_weights": np.linspace(-0.1, 0.1, J, dtype=np.complex64)[:, None],
         },
     )
-    return report_page(gather(run))
+    return report_page(gather_page(run))
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def page(tmp_path_factory):
     ],
 )
 def test_verdicts(tmp_path, flags, level, sentence):
-    record = gather(write_run(tmp_path / "run", row={"flags": flags}))
+    record = gather_page(write_run(tmp_path / "run", row={"flags": flags}))
     verdict = view_of(record)["verdict"]
     assert verdict.level == level and sentence in verdict.sentence
     named = [flag for flag in ("overfit", "amplitude_in_noise") if flag in flags]
@@ -56,10 +56,10 @@ def test_verdicts(tmp_path, flags, level, sentence):
 def test_a_run_that_did_not_end_says_so(tmp_path):
     run = write_run(tmp_path / "run")
     (run / "metrics.json").unlink()
-    text = report_page(gather(run))
+    text = report_page(gather_page(run))
     assert "The run did not end" in text and "step 7" in text
     with locked(run):
-        text = report_page(gather(run))
+        text = report_page(gather_page(run))
         assert "The run is still going on" in text
         check_closed(text)
 
@@ -82,7 +82,7 @@ def test_nothing_from_a_file_runs(tmp_path):
     (run / "files.json").write_text(json.dumps({"files.json": "", EVIL: ""}))
     config = (run / "config.yaml").read_text().replace("/scans/scan.cxi", json.dumps(f"/{EVIL}.cxi"))
     (run / "config.yaml").write_text(config)
-    text = report_page(gather(run))
+    text = report_page(gather_page(run))
     page = check_closed(text)
     assert len(page.named("script")) == 1
     assert not [attrs for attrs in page.named("img") if not attrs["src"].startswith("data:image/png")]
@@ -111,7 +111,7 @@ def test_wrong_types_raise_nothing(tmp_path, metrics, manifest):
     run = write_run(tmp_path / "run")
     (run / "metrics.json").write_text(json.dumps(metrics))
     (run / "manifest.json").write_text(json.dumps(manifest))
-    check_closed(report_page(gather(run)))
+    check_closed(report_page(gather_page(run)))
 
 
 def test_a_damaged_reconstruction_is_none(tmp_path):
