@@ -165,7 +165,8 @@ def _drawn_again(record: PageRecord, made: StoredRecon | None) -> Iterator[Chart
     if made is None or made.probe is None:
         return
     wavelength, pixel = number(section(record.row, "probe_focus").get("wavelength_m")), record.pixel_m
-    if wavelength and pixel and 0 < wavelength <= 2 * min(pixel) and made.probe[0].any():
+    known = wavelength and pixel and 1e-13 < wavelength <= 2 * min(pixel) and max(pixel) < 1e-3
+    if wavelength and pixel and known and made.probe[0].any():
         focus = caustic(made.probe[0], wavelength, pixel)
         caption = (
             "Intensity of the strongest probe mode along the beam, around the sample, in two cuts. A good "

@@ -122,3 +122,11 @@ def test_a_damaged_reconstruction_is_none(tmp_path):
     assert read_recon(run, "solver") is None
     np.savez(path, object=np.ones((4, 4), np.complex64), mask=np.ones((4, 4), bool))
     assert read_recon(run, "solver") is None
+
+
+@pytest.mark.parametrize(
+    "wavelength, drawn", [(1e-10, True), (1e-300, False), (-1, False), ("x", False), (1, False)]
+)
+def test_the_probe_along_the_beam_is_drawn_where_its_wavelength_can_be(tmp_path, wavelength, drawn):
+    run = write_run(tmp_path / "run", row={"probe_focus": {"wavelength_m": wavelength}})
+    assert ("Intensity of the strongest probe mode along" in report_page(gather_page(run))) == drawn
