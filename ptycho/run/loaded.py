@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
@@ -22,9 +22,6 @@ from ptycho.scan.probe import probe_support
 from ptycho.scan.reconstruction import Reconstruction
 from ptycho.training.competitors import COMPETITORS, geometry_of
 
-if TYPE_CHECKING:
-    from ptycho.api.scan import Scan
-
 
 def load_model(run: str | Path, name: str = "pinn", trust: str | None = None) -> LoadedModel:
     """Return the network ``name`` that a run trained, of its ``models``; ``pretrained``: the program's own.
@@ -38,6 +35,13 @@ def load_model(run: str | Path, name: str = "pinn", trust: str | None = None) ->
     allow([trust])
     check(name in COMPETITORS, "name", name, f"one of {', '.join(COMPETITORS)}")
     return LoadedModel(read_network(run_folder(run), name))
+
+
+class MeasuredScan(Protocol):
+    """A scan as :func:`ptycho.open_scan` gives it."""
+
+    def dataset(self, group_size: int, tiles: bool) -> Dataset:
+        """Return all usable patterns in groups, under the scan's probe or a guessed one."""
 
 
 class LoadedModel:
@@ -164,7 +168,7 @@ class LoadedModel:
 
     def reconstruct(
         self,
-        data: Dataset | Scan | str | Path,
+        data: Dataset | MeasuredScan | str | Path,
         method: str | None = None,
         start: np.ndarray | None = None,
     ) -> Reconstruction:
