@@ -9,7 +9,7 @@ from scipy.ndimage import gaussian_filter
 
 import ptycho
 from ptycho.align import align_scan
-from ptycho.align.align_scan import correct_near_field
+from ptycho.align.align_scan import STEPS, correct_near_field
 from ptycho.align.aligned import RunContext, read
 from ptycho.align.scan_rotation import positions_of_near_fields
 from ptycho.config import ScanRunConfig
@@ -135,6 +135,14 @@ def test_right_positions_stay(scan_at, true, tmp_path, of):
 def test_a_mirrored_scan_is_another_orientation(scan_at, true, tmp_path):
     aligned = scan_at(true[0] * [1, -1])
     assert correct_near_field(aligned, RunContext(tmp_path)) is aligned
+
+
+def test_it_is_a_step_of_near_fields_whose_positions_may_be_corrected(scan_at, true):
+    (step,) = (step for step in STEPS if step.run is correct_near_field)
+    aligned = scan_at(true[0])
+    assert step.applies(aligned) and not step.applies(scan_at(true[0], position_jumps=False))
+    assert not step.applies(replace(aligned, data=replace(aligned.data, fresnel=None)))
+    assert not step.applies(scan_at(true[0][:8], true[1][:8]))
 
 
 def test_positions_that_explain_no_more_are_not_taken(scan_at, true, tmp_path, monkeypatch):

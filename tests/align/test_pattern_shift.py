@@ -12,7 +12,7 @@ from helpers.phase_scans import phase_object
 from scipy.special import kl_div
 
 import ptycho
-from ptycho.align.align_scan import align_scan
+from ptycho.align.align_scan import STEPS, align_scan
 from ptycho.align.aligned import RunContext, read
 from ptycho.align.orientation import Orientation
 from ptycho.align.pattern_shift import find_pattern_shift, trend
@@ -224,6 +224,14 @@ def test_finer_object_pixels_leave_the_shifts_as_they_are(tmp_path):
         scan = read(interpret_again(given.geometry, config.data), config, RunContext(tmp_path))
         shifts.append(scan.data.amplitudes.shifts)
     np.testing.assert_allclose(shifts[0], shifts[1], atol=0.02)
+
+
+def test_a_shift_that_is_specified_is_not_tested(tmp_path):
+    data, counts = simulated()
+    (step,) = (step for step in STEPS if step.phase == "pattern_shift")
+    assert step.applies(as_read(tmp_path, counts, data)[1])
+    _, scan = as_read(tmp_path, counts, data, pattern_shift=((0.0, 0.0), (0.0, 0.0)))
+    assert scan.data.amplitudes.shifts is None and not step.applies(scan)
 
 
 @pytest.mark.parametrize("way", [(True, False, True, 1), (False, True, False, -1), (True, True, True, -1)])

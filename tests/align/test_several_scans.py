@@ -115,8 +115,6 @@ def test_scans_are_joined_frame_by_frame():
     [
         ({"unit": "nm"}, "unit is um in a and nm in b; set data.unit"),
         ({"energy_eV": 9e3}, "energy_eV is 8000.0 in a and 9000.0 in b; set data.energy_eV"),
-        ({"energy_eV": None}, "energy_eV is 8000.0 in a and unknown in b; set data.energy_eV"),
-        ({"dark": np.ones((8, 6))}, r"dark is unknown in a and an array \(8, 6\) in b; reconstruct them"),
         ({"patterns": Frames(np.zeros((8, 6, 6)))}, r"size of a frame is \(8, 6\) in a and \(6, 6\) in b"),
     ],
 )

@@ -134,7 +134,6 @@ WRONG = {
     r"probe has shape \(31, 32\); must be \(32, 32\)": lambda p, r, b: {"probe": b[1:]},
     "probe is zero everywhere; must": lambda p, r, b: {"probe": 0 * b},
     r"good has shape \(32, 32\) and dtype float64; .* bool": lambda p, r, b: {"good": np.ones((N, N))},
-    "pixel_m=-1.0: must be the object's pixel in metres": lambda p, r, b: {"pixel_m": -1.0},
 }
 
 

@@ -30,14 +30,6 @@ def test_steps_go_down_and_are_counted(followed):
     assert np.isfinite(list(scored.values())).all()
 
 
-def test_scores_and_decisions_are_the_result_s(followed):
-    result, events = followed
-    assert events[-1].values == result.scores
-    announced = {(event.name, event.values["value"]) for event in events if event.kind == "decision"}
-    decided = {(one.what.removeprefix("solver: "), one.value) for one in result.decisions}
-    assert decided >= announced
-
-
 def test_what_it_raises_ends_the_reconstruction(scan, read_rightly):
     def stop(event):
         if event.kind == "step":

@@ -3,8 +3,7 @@
 import pytest
 
 from benchmarks.study.__main__ import HERE, KINDS
-from benchmarks.study.framework import Cell, Store, load, pick
-from ptycho.config import ConfigError
+from benchmarks.study.framework import Cell, Store, load
 
 CELLS = [
     Cell(name="a/1", settings={"x": 1, "y": [1.5]}, groups=("a",)),
@@ -22,13 +21,6 @@ def test_what_has_a_result_is_not_due(tmp_path):
     (tmp_path / "out/b.json").write_text('{"settings": {"x": 2}, "res')  # torn, by another's hand
     assert store.due(CELLS) == CELLS[1:]
     assert sorted(path.name for path in (tmp_path / "out").rglob("*.*")) == ["1.json", "b.json"]
-
-
-def test_cells_are_picked_by_name_pattern_and_group():
-    assert pick(CELLS, []) == CELLS
-    assert pick(CELLS, ["even", "b"]) == CELLS[1:] and pick(CELLS, ["a"]) == pick(CELLS, ["a/*"]) == CELLS[:2]
-    with pytest.raises(ConfigError, match=r"--only=c: must be a cell, a pattern .*, or one of a, even"):
-        pick(CELLS, ["b", "c"])
 
 
 @pytest.mark.parametrize(

@@ -51,9 +51,7 @@ REFUSED = [
     (RunConfig, {"models": ("pinn", "x")}, r"models=\[pinn, x\]: must be a non-empty list drawn from \[pinn"),
     (RunConfig, {"probe": cfg.OwnProbe()}, "probe.kind=from_file: must be one of ideal_disk, zone_plate"),
     (cfg.XlaConfig, {"compile": True, "translate": False}, "xla.translate=false with xla.compile=true"),
-    (RunConfig, {"N": 96}, "N=96: must be a power of two from 32 to 512"),
     (RunConfig, {"outer_offset_train": 7}, "outer_offset_train=7: must be an even integer >= 2"),
-    (RunConfig, {"size": 67}, r"size=67: must be at least N \+ \(gridsize - 1\)\*offset = 68"),
     (RunConfig, {"mae_weight": 0.0, "realspace_weight": 1.0}, "at least one of mae_weight and nll_weight"),
     (RunConfig, {"batch_size": 2049}, "batch_size=2049: must be at most the number of training groups, 2048"),
 ]

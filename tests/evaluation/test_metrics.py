@@ -38,6 +38,11 @@ def covered(image):
     return np.ones(image.shape, bool)
 
 
+def test_region_crops_rows_then_columns_of_the_last_two_axes():
+    stack = np.arange(2 * 5 * 7).reshape(2, 5, 7)
+    np.testing.assert_array_equal(Region(1, 4, 3, 2).crop(stack)[1], [[46, 47], [53, 54], [60, 61]])
+
+
 @pytest.mark.parametrize("slope", [(0.02, -0.05), (0.4, -0.3)], ids=["gentle", "many wraps"])
 def test_align_removes_scale_phase_and_ramp_exactly(slope):
     truth = smooth_object()

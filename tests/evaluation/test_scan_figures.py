@@ -5,7 +5,7 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from ptycho.evaluation.display import ShownPhase, scale_length, shrink, shrink_phase
+from ptycho.evaluation.display import ShownPhase, scale_length, shrink_phase
 from ptycho.evaluation.scan_figures import Picture, draw_reconstruction, side_by_side
 
 ROWS, COLS = np.mgrid[:41, :52]
@@ -57,16 +57,6 @@ def test_the_scale_bar_is_round_and_as_long_as_it_says(width, pixel, length, tex
     pixels, shown = scale_length(width, pixel)
     assert shown == text and pixels == pytest.approx(length)
     assert width / 13 < pixels <= width / 5 * 1.0001
-
-
-def test_blocks_are_means_of_what_is_known():
-    values = np.arange(35.0).reshape(5, 7)
-    values[0, 1] = np.nan
-    small, factor = shrink(values, 4)
-    assert factor == 2 and small.shape == (3, 4)
-    assert small[0, 0] == pytest.approx((0 + 7 + 8) / 3) and small[2, 3] == 34
-    same, one = shrink(values, 7)
-    assert one == 1 and same is values
 
 
 def test_phases_are_averaged_on_the_circle():

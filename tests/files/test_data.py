@@ -71,7 +71,6 @@ def test_statistics_by_loops_however_the_patterns_are_cut_and_kept(tmp_path):
     [
         ({"amplitudes": np.ones((4, 16, 15), np.float32)}, r"amplitudes has shape \(4, 16, 15\); must be"),
         ({"image": np.array([0, 0, 0, 1])}, r"a group mixes patterns of different images"),
-        ({"probe": np.zeros((16, 16), np.complex64)}, r"probe is zero"),
         ({"positions": np.array([[0, 0], [0, 4], [4, 0], [4, np.nan]])}, r"positions holds NaN"),
         ({"positions": np.array([[0, 0], [0, 4], [4, 0], [4, 49]])}, r"to 49; must lie within \[0, 48\]"),
         (

@@ -11,8 +11,9 @@ from ptycho.align.aligned import RunContext
 from ptycho.config import OwnProbe, ScanRunConfig, XlaConfig
 from ptycho.config.data import DataConfig
 from ptycho.config.solver_config import SolverConfig
-from ptycho.evaluation.trust import FEW, IN_NOISE, NOT_CONVERGED, RASTER, SCALE
-from ptycho.methods.assessment import assess_fit, pixel_ratio, trust_row
+from ptycho.evaluation.trust import FEW, IN_NOISE, NOT_CONVERGED, ORIENTATION, RASTER, SCALE
+from ptycho.methods import pipeline
+from ptycho.methods.assessment import assess_fit, pixel_ratio, probe_caustic, trust_row
 from ptycho.methods.pipeline import with_outliers
 from ptycho.methods.prepared import Prepared
 from ptycho.methods.table import METHODS, NETWORK, SOLVER, MethodInputs
@@ -154,6 +155,14 @@ def test_an_object_with_the_period_of_its_raster_is_flagged(dataset_of, moved, f
         assert row["raster_artefact"] is None
 
 
+def test_the_probe_of_a_near_field_has_no_caustic(prepared):
+    made = Reconstruction(OBJECT[None], np.ones((1, SIDE, SIDE), bool))
+    known = {"raw": SimpleNamespace(energy_eV=8e3), "pixel": SimpleNamespace(metres=(1e-8, 1e-8))}
+    far, near = (SimpleNamespace(near_field=field, **known) for field in (None, object()))
+    assert probe_caustic(replace(prepared, scan=far), made).facts()["fwhm_at_sample_m"] > 0
+    assert probe_caustic(replace(prepared, scan=near), made) is None
+
+
 def test_the_solver_keeps_the_beam_that_it_may_not_change(prepared, tmp_path):
     """The beam has all patterns in order; at the end the mean square of the flux is one."""
     made = METHODS[SOLVER](prepared, {}, MethodInputs(ASKED, RunContext(tmp_path)))
@@ -178,6 +187,18 @@ class Echo:
         self.start = start
         for g in range(len(regions)):
             regions[g : g + 1] = np.ones((1, *regions.shape[1:]), np.complex64)
+
+
+@pytest.mark.parametrize("poor", [True, False])
+def test_a_poor_fit_is_tried_in_other_orientations(prepared, monkeypatch, tmp_path, poor):
+    doubt = Finding.warning("data.transpose=true explains more", ORIENTATION)
+    flags = SimpleNamespace(flags=["poor_fit"] if poor else [])
+    monkeypatch.setattr(pipeline, "evidence_of", lambda fit, halves: flags)
+    monkeypatch.setattr(pipeline, "doubt_orientation", lambda *given: doubt)
+    scan = replace(prepared, reading=ASKED.data)
+    before = Reconstruction(OBJECT[None], np.ones((1, SIDE, SIDE), bool), prepared.whole.beam)
+    after = pipeline.with_orientation(scan, before, None, RunContext(tmp_path), least=0.0)
+    assert after.decisions == (doubt,) * poor
 
 
 @pytest.mark.parametrize("general", [True, False])

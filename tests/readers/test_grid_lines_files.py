@@ -88,7 +88,6 @@ def test_positions_that_were_measured_twice_are_no_second_image(save, disk, with
         ({"diffraction": np.ones((4, N, N - 1, 4))}, r"must be \(G, N, N, C\), in C order"),
         ({"coords_offsets": np.full((66, 1, 2, 4), np.nan)}, "coords_offsets .* not finite"),
         ({"coords_offsets": np.ones((2, 1, 2, 4))}, r"must be \(G, 1, 2, C\) = \(66, 1, 2, 4\)"),
-        ({"YY_full": np.ones((1, 96, 96, 2)), **PART}, r"YY_full has shape .*; must be \(I, M, M\)"),
         ({"YY_full": np.ones((5, 96, 96, 1)), **PART}, "images do not share 66 groups"),
     ],
 )

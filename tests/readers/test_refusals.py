@@ -34,7 +34,6 @@ BY_KEYS = {"patterns": "a", "positions": "b"}
         (BY_KEYS | {"detector_pixel_m": "d"}, {}, r"d=-1: no pixel size; correct it"),
         (BY_KEYS, {"unit": None}, r"b has no units attribute; add data.unit="),
         ({"pattern": "a"}, {}, "data.keys.pattern: must be one of patterns, positions"),
-        ({}, {"format": "tikk"}, r"data\.format=tikk: must be one of .*tike"),
         ({}, {"format": "cxi"}, r"data\.format=cxi: must be one of ptychopinn.*is NPZ"),
     ],
 )
@@ -126,7 +125,6 @@ def test_patterns_that_are_not_there_and_a_chunk_that_cannot_be_unpacked(tmp_pat
         ({"dp": None}, "has no patterns; add data.patterns_file=; it has ppX, ppY"),
         ({"ppX": None}, "lacks ppX and ppY; add data.positions_file=; it has dp, ppY"),
         ({"ppX": np.zeros(J, [("a", "f8"), ("b", "i4")])}, "is a compound of a, b; must be real"),
-        ({"dp": h5py.Empty("f4")}, "dp has shape None"),
     ],
 )
 def test_what_does_not_fit_in_hdf5(tmp_path, change, match):

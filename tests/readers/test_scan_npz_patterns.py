@@ -39,13 +39,11 @@ def test_no_room_for_a_copy(npz, tmp_path):
 @pytest.mark.parametrize(
     ("array", "key", "domain", "why"),
     [
-        (np.arange(9, dtype=np.int32), "", "counts", "int32"),
         (np.arange(9.0), "", "counts", "whole numbers"),
         (np.sqrt(np.arange(3000, dtype=np.float32)), "diff3d", "amplitude", "the squares of the patterns"),
         (np.linspace(0, 3, 50), "diff3d", None, "reach 3; perhaps data.domain=amplitude"),
         (np.linspace(0, 3, 50), "diffraction", "amplitude", "prepared files"),
         (np.arange(9, dtype=np.uint8), "diffamp", "amplitude", "diffamp"),
-        (np.zeros(9), "", None, "nothing but zeros"),
         (np.array([np.nan, 4, 3, 2]), "", "counts", "whole"),
     ],
 )

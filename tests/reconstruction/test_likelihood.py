@@ -16,7 +16,6 @@ from scipy.stats import poisson
 from ptycho import physics
 from ptycho.physics.deviance import deviance_of_counts
 from ptycho.reconstruction import object_windows, scan_likelihood
-from ptycho.reconstruction.estimate import Estimate
 from ptycho.reconstruction.likelihood import UNMEASURED, deviance, likelihood_step, noise_deviance
 
 PARTS = ("object", "modes", "positions", "flux", "background")
@@ -115,22 +114,6 @@ def test_what_was_not_measured_weighs_nothing(scan, data):
         np.testing.assert_array_equal(after.gradients[name], before.gradients[name])
     assert not before.gradients["background"][np.fft.ifftshift(~data.good)].any()
     assert likelihood_of(data).pixels == data.good.sum()
-
-
-def test_units_of_amplitudes_that_are_no_counts(scan):
-    """With all amplitudes and the noise in another unit, the result is the same."""
-    data = scan.dataset(np.random.default_rng(6), counts=False)
-    milli = replace(data, amplitudes=data.amplitudes[:] / 1e3, photon_scale=1e-3)
-    one, other = (
-        likelihood_of(d, noise="gaussian", unit=unit).evaluate(Estimate.of(d, scan.object))
-        for d, unit in ((data, 3.0), (milli, 3e-3))
-    )
-    np.testing.assert_allclose(one.deviance, other.deviance, rtol=1e-4)
-    residual = 0.0  # of the data's own beam: no flux and no background
-    intensity = replace(scan, flux=np.ones(25), background=np.zeros((N, N))).intensity()
-    measured = np.fft.ifftshift(data.amplitudes[:].astype(float), axes=(-2, -1))
-    residual = 4 * (np.sqrt(intensity / 9 + 1e-4) - measured / 3) ** 2
-    np.testing.assert_allclose(one.deviance, residual.sum(axis=(1, 2)), rtol=1e-3)
 
 
 @pytest.mark.parametrize("noise", ["poisson", "gaussian", "robust"])

@@ -15,10 +15,7 @@ from ptycho.reconstruction.uncertainty import (
     Redrawn,
     map_errors,
     measure_again,
-    turn_towards,
 )
-
-ROWS, COLS = np.mgrid[:23, :31]
 
 
 @pytest.fixture(scope="module")
@@ -98,11 +95,6 @@ def test_it_is_infinite_outside_of_the_mask_and_without_illumination(scan, data)
     assert np.isinf(errors.phase[0, 12, 11]) and illuminated[12, 11]
     again = map_errors(objective, replace(estimate, object=dark), mask, 0)
     np.testing.assert_array_equal(errors.phase, again.phase)
-
-
-def test_the_whole_phase_is_put_back():
-    image = np.exp(0.2j * ROWS) * (1 + COLS)
-    np.testing.assert_allclose(turn_towards(image, image * np.exp(2.3j), np.ones(image.shape)), image)
 
 
 def redrawn(measured, unit, noise, seed):

@@ -49,7 +49,6 @@ def imperfect(small_config, **wrong):
     [
         ({"imperfections": Imperfections(probe_variation=0.1)}, "variation=0.1: must be 0"),
         ({"imperfections": Imperfections(backlash_px=1.0)}, "backlash_px=1.0: must be 0: grid lines are not"),
-        ({"imperfections": Imperfections(gap_rows=17)}, "gap_rows=17: must be from 0 to 16, N/4"),
     ],
 )
 def test_what_is_refused(changes, message):

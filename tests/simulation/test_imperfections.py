@@ -54,8 +54,6 @@ def perfect():
     [
         ({"modes": 2}, "imperfections.coherence=1.0: must be from 0.5 to below 1 with modes=2"),
         ({"coherence": 0.8}, "imperfections.coherence=0.8: must be 1 with modes=1; say modes=2, 3 or 4"),
-        ({"probe_shift_px": (1.0,)}, r"imperfections.probe_shift_px=\[1.0\]: must be two numbers"),
-        ({"gap_rows": 9}, "imperfections.gap_rows=9: must be from 0 to 8, N/4"),
         ({"backlash_px": 1.0}, "imperfections.backlash_px=1.0: must be 0 with path=fermat, not snake"),
     ],
 )

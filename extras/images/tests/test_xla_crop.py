@@ -204,7 +204,6 @@ def test_what_cannot_be_checked_when_compiled_is_marked(path):
         ),
         ({"crop_size": (0, 4)}, r"crop_size is \[0, 4\]; allowed", INVALID),
         ({"method": "area"}, "method is 'area'; allowed: bilinear", INVALID),
-        ({"path": "fast"}, "path is 'fast'; allowed: auto", INVALID),
     ],
 )
 def test_errors_name_the_argument_and_have_the_class_of_tensorflow(change, message, error):

@@ -68,7 +68,6 @@ def test_no_header(header):
         ({"shape": [33, 48]}, "as long as its shape"),
         ({"shape": [2**30, 2**30]}, "shape"),
         ({"dtype": "object"}, "dtype"),
-        ({"encoding": "pickle"}, "encoding"),
     ],
 )
 def test_a_frame_whose_header_is_wrong(changes, match):
