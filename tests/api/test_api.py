@@ -158,15 +158,6 @@ def test_settings_that_cannot_be_are_named(scan, settings, message):
         ptycho.reconstruct(scan, **settings)
 
 
-def test_keys_of_a_file_that_cannot_be_are_named(tmp_path):
-    with pytest.raises(ptycho.ConfigError, match=r"^energy=8800: unknown key; did you mean energy_eV\?"):
-        ptycho.open_scan(tmp_path / "no.cxi", energy=8800)
-    with pytest.raises(ptycho.ConfigError, match=r"imperfections.position_x=1: unknown key; did you mean"):
-        ptycho.simulate(imperfections={"position_x": 1})
-    with pytest.raises(ptycho.ConfigError, match="N=16: must be at least 32"):
-        ptycho.simulate(N=16)
-
-
 def test_a_path_stands_for_the_scan_in_its_file(arrays, tmp_path, monkeypatch):
     """It is read by ``open_scan`` with the same settings; no other value is taken for a scan."""
     from ptycho.align import cached

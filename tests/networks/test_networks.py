@@ -53,20 +53,6 @@ def test_a_spectral_convolution_is_that_of_fast_transforms():
 
 
 @pytest.mark.parametrize(
-    "changes, message",
-    [
-        ({"support": 0}, r"support=0: must be even and at most N=32"),
-        ({"support": 34}, r"support=34: must be even and at most N=32"),
-        ({"region_size": 31}, r"region_size=31: must be at least N=32"),
-    ],
-)
-def test_impossible_sizes_are_refused(changes, message):
-    sizes = {"N": 32, "region_size": 36, "group_size": 4, "support": 22}
-    with pytest.raises(ValueError, match=message):
-        Geometry(**(sizes | changes))
-
-
-@pytest.mark.parametrize(
     "model", [UnrolledModel(stages=2, width=8), UNetModel(filters_scale=1), FourierModel(8, 6, 2), "baseline"]
 )
 def test_weights_fit_every_size_but_those_that_are_stated(small_config, model):

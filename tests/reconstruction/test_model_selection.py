@@ -8,6 +8,7 @@ import pytest
 
 from ptycho.reconstruction.estimate import Estimate, Refine
 from ptycho.reconstruction.model_selection import (
+    _most_opr_modes,
     _try_again,
     _try_fewer_modes,
     _try_mode_beside_unrefined_probe,
@@ -138,3 +139,18 @@ def test_hypotheses_that_can_stand_for_each_other_are_tried_in_either_order(devi
     assert tried.count("flux") == 1 and tried.count("background") == 1
     assert ("background, flux" in tried) == ("background, flux" in deviances)
     assert reported[-1].what == ("flux" if kept == 0.7 else "background")
+
+
+@pytest.mark.parametrize(
+    ("constant", "now", "counts", "most"),
+    [
+        (35.3, 4.6, True, 6),  # the probe varies, and little else is wrong
+        (2.0, 1.6, True, 3),  # it stands for something else, such as an object finer than its pixels
+        (0.9, 0.8, True, 3),  # the deviance is no misfit
+        (35.3, 4.6, False, 3),  # nor is it where the noise is estimated
+    ],
+)
+def test_more_opr_modes_where_they_explain_most_of_the_misfit(constant, now, counts, most):
+    selection = Scripted(now, [])
+    selection.kept.data.counts = counts
+    assert _most_opr_modes(selection, np.log(constant)) == most

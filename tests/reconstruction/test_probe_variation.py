@@ -1,6 +1,7 @@
 """A probe that varies along the scan: intensities by loops, gradients by differences, its selection."""
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -15,16 +16,19 @@ from ptycho.config.solver_config import SolverConfig
 from ptycho.evaluation.scan_figures import draw_variation
 from ptycho.exports import product
 from ptycho.exports.exported_scan import ExportedScan
-from ptycho.reconstruction.estimate import Refine
+from ptycho.reconstruction.estimate import Estimate, Refine
+from ptycho.reconstruction.holdout import hold_out
 from ptycho.reconstruction.maximum_likelihood import solve
 from ptycho.reconstruction.misfit import predictions
 from ptycho.reconstruction.model_selection import (
     HYPOTHESES,
+    _try_less_variation,
+    first_noise,
     select_model,
 )
 from ptycho.reconstruction.parameters import Parameters
 from ptycho.reconstruction.probe_variation import add_variation
-from ptycho.reconstruction.selection import ModelOptions, SelectionOptions
+from ptycho.reconstruction.selection import ModelOptions, Selection, SelectionOptions
 
 
 def own_probes(scan, varied, weights):
@@ -185,6 +189,27 @@ def test_modes_of_variation_that_explain_too_little_of_a_misfit_go(drifting, sha
     assert (values["probe"], selection.refine.probe) == (("not refined", "refined")[stays], stays)
     initial = scan.estimate(selection.kept.normalisation).modes
     assert np.allclose(selection.estimate.modes, initial, rtol=1e-4, atol=1e-6) != stays
+
+
+@pytest.mark.parametrize(("gain", "count"), [(0.001, 0), (-0.001, 1)])
+def test_where_photons_are_so_few_that_deviance_shows_no_misfit_modes_must_explain_something(gain, count):
+    """Neither difference is certain: without the mode, held-out patterns are explained as well."""
+    options = replace(EDGES, selection=SelectionOptions(steps=1, first_steps=5))
+    kept = hold_out(first_noise(dim_scan(8), options, False), 0)[0]
+    start, _ = add_variation(kept, Estimate.of(kept.data, options.start_object(kept.data)), 1)
+    scores, change = np.full(20, 0.5), gain + np.tile([0.01, -0.01], 10)
+
+    class Scored(NamedTuple):
+        kind: str = "patterns"
+
+        def score(self, estimate, refine):
+            return scores * np.exp(-change * (not len(estimate.opr_modes)))
+
+    refine = Refine(True, flux=True, probe_variation=True)
+    selection = Selection(kept, kept, Scored(), options, start, refine, scores=scores)
+    selection.before_variation = {"flux": start.flux}
+    _try_less_variation(selection)
+    assert len(selection.estimate.opr_modes) == count and selection.refine.flux == (count == 1)
 
 
 def test_fixed_weights_are_probes_of_their_own():

@@ -85,6 +85,15 @@ def test_values_that_are_not_finite_are_stepped_back_from():
     assert all(np.isfinite(point.value) for point in course)
 
 
+@pytest.mark.parametrize("start", [[-1.2, 1.0], [30.0, -70.0], [1e-3, 4e3]])
+def test_every_evaluation_is_counted(start):
+    function = Counted(rosen, rosen_der)
+    counted = 0
+    for point in itertools.islice(minimise(function, np.array(start)), 60):
+        counted += point.evaluations
+        assert counted == function.calls
+
+
 @pytest.mark.parametrize(("same_factor", "most"), [(1, 2.0), (5, 1.4)])
 def test_a_costly_scale_is_applied_little_more_than_once_a_step(same_factor, most):
     """An inverse curvature that is right but for a factor of 40, which no step can be without."""

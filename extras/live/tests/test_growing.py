@@ -16,7 +16,7 @@ from ptycho.scan.dataset import MARGIN
 from ptycho.scan.probe import make_probe
 from ptycho.simulation.measured_like import ScanSettings, simulate_measured_like
 from ptycho_live import fitting
-from ptycho_live.fitting import choose, final_positions, finish, improve, is_still, score
+from ptycho_live.fitting import choose, final_positions, finish, improve, is_still, score, stages_of
 from ptycho_live.state import LiveOptions, begin, extend
 
 N, COUNT, FIRST = 32, 120, 40  # side of the patterns, how many, and how many settle the rest
@@ -150,6 +150,16 @@ def test_all_together_in_the_end_explain_more(scan, half, clock):
     *_, last = finish(state, seconds=1.0, speed=100)
     assert score(last) <= score(state)
     assert error(last, scan[2]) < 1.2 * error(state, scan[2])
+
+
+def test_a_stage_that_explains_less_is_not_kept(scan, half, clock, monkeypatch):
+    def first_then_spoil(limit, stage, objective, estimate, options):
+        spoilt = stage != stages_of(half)[0]
+        return replace(estimate, object=np.ones_like(estimate.object)) if spoilt else estimate
+
+    monkeypatch.setattr(fitting, "fit_until", first_then_spoil)
+    (only,) = finish(half, seconds=1.0, speed=100)
+    assert score(only) == pytest.approx(score(half), rel=0.1)
 
 
 def test_corrections_of_positions_are_those_that_were_found_or_none(scan, half):

@@ -38,13 +38,3 @@ def test_by_time_on_the_straight_line_between_two_positions(order):
     for k in order:
         table = table.extended(NOTHING[0], LINE[[k]])
     assert joined(table) == {0: (0.5, 1), 1: (5.5, 10)}  # 2 comes after the last position
-
-
-def test_many_records_in_batches_of_a_random_order():
-    rng, count = np.random.default_rng(0), 20_000
-    truth = rng.normal(size=(count, 2))
-    table = ScanTable()
-    parts = (np.array_split(rng.permutation(count), 40) for _ in range(2))
-    for some, others in zip(*parts, strict=True):
-        table = table.extended(frames(some), make_positions(others, *truth[others].T))
-    assert joined(table) == {k: tuple(truth[k]) for k in range(count)}

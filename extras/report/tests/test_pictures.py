@@ -6,8 +6,7 @@ import io
 import numpy as np
 from PIL import Image
 
-from ptycho.evaluation.display import ShownPhase
-from ptycho_report.pictures import coloured_phase, readable
+from ptycho_report.pictures import readable
 
 
 def opened(uri):
@@ -28,13 +27,3 @@ def test_values_are_read_back_to_sixteen_bits():
     known = np.isfinite(values)
     assert np.abs(back - values)[known].max() <= 0.51 * (found.last - found.first) / 65535
     assert (found.width, found.height) == (52, 37)
-
-
-def test_a_wrapped_phase_is_made_smaller_as_angles_and_an_unwrapped_one_as_numbers():
-    """Blocks of −3 and 3 rad: their mean is π on the circle, and 0 on the line."""
-    values = np.tile([-3.0, 3.0], (840, 420))
-    line = coloured_phase(ShownPhase(values, "unwrapped"), (-np.pi, np.pi), None)
-    circle = coloured_phase(ShownPhase(values, "wrapped"), (-np.pi, np.pi), None)
-    assert (line.unit, circle.unit) == ("rad, unwrapped", "rad, wrapped")
-    shades = [np.asarray(opened(one.uri)) for one in (line, circle)]  # 0 to 254 are −π to π
-    assert set(shades[0].ravel()) == {127} and set(shades[1].ravel()) <= {0, 254}

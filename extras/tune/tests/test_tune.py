@@ -7,7 +7,6 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution, Int
 
 from ptycho.config import ConfigError
 from ptycho.progress import Event
-from ptycho.scan.comparison import Comparison
 from ptycho_tune import study
 from ptycho_tune.space import read_space
 from ptycho_tune.study import Outcome
@@ -115,11 +114,6 @@ def test_processes_that_share_a_study_draw_other_settings(tmp_path):
     one, two = (study.open_study(tmp_path, {}, 0).ask(SPACE).params for _ in range(2))
     again = study.open_study(tmp_path / "again", {}, 0).ask(SPACE).params
     assert one == again != two
-
-
-@pytest.mark.parametrize("error, better", [(0.05, True), (0.08, False)])
-def test_the_best_of_many_needs_two_standard_errors(error, better):
-    assert study.Best({}, 1.0, Comparison(0.12, error)).better == better
 
 
 def test_a_run_takes_the_best_settings(tuned):
