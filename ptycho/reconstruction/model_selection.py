@@ -353,15 +353,20 @@ def _try_variation_and_mode(selection: Selection) -> None:
 
 
 def _try_mode_beside_unrefined_probe(selection: Selection) -> None:
-    """Add a mode to a probe that is open, but was not refined: it may be right where others are missing."""
-    options, estimate = selection.options, selection.estimate
-    decided = options.probe is not None or options.modes is not None
-    if decided or selection.refine.probe or estimate.slices > 1:
+    """Add a mode to a probe that is open, but was not refined: it may be right where others are missing.
+
+    Or as many as are specified.
+    """
+    wanted, estimate = selection.options.modes, selection.estimate
+    if selection.options.probe is not None or selection.refine.probe:
         return
-    count = len(estimate.modes)
-    start = replace(estimate, modes=more_modes(estimate.modes, count + 1))
-    refine, values = replace(selection.refine, probe=True), (str(count + 1), str(count))
-    selection.try_model("modes", start, refine, None, values)
+    before, specified = len(estimate.modes), None if wanted is None else True
+    count = before + 1 if wanted is None else wanted
+    if count == before or (wanted is None and estimate.slices > 1):
+        return
+    start = replace(estimate, modes=more_modes(estimate.modes, count)[:count])
+    refine, values = replace(selection.refine, probe=True), (str(count), str(before))
+    selection.try_model("modes", start, refine, specified, values)
     if selection.refine.probe:
         selection.forget("probe")
         selection.record("probe", "refined", "as it has further modes")

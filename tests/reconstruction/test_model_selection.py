@@ -89,6 +89,7 @@ def test_modes_that_a_background_makes_needless_are_dropped(without, kept):
         ({}, False, [1.099], 1, {"modes": "1", "probe": "not refined"}),
         ({}, True, [], 1, {"probe": "not refined"}),  # beside a refined probe they were tried before
         ({"modes": 1}, False, [], 1, {"probe": "not refined"}),
+        ({"modes": 3}, False, [1.3], 3, {"modes": "3", "probe": "refined"}),  # as specified
         ({"probe": False}, False, [], 1, {"probe": "not refined"}),
     ],
 )
