@@ -362,7 +362,7 @@ def _try_mode_beside_unrefined_probe(selection: Selection) -> None:
         return
     before, specified = len(estimate.modes), None if wanted is None else True
     count = before + 1 if wanted is None else wanted
-    if count == before or (wanted is None and estimate.slices > 1):
+    if count <= before or (wanted is None and estimate.slices > 1):
         return
     start = replace(estimate, modes=more_modes(estimate.modes, count)[:count])
     refine, values = replace(selection.refine, probe=True), (str(count), str(before))
