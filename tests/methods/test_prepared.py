@@ -159,7 +159,7 @@ def test_the_probe_of_a_near_field_has_no_caustic(prepared):
     made = Reconstruction(OBJECT[None], np.ones((1, SIDE, SIDE), bool))
     known = {"raw": SimpleNamespace(energy_eV=8e3), "pixel": SimpleNamespace(metres=(1e-8, 1e-8))}
     far, near = (SimpleNamespace(near_field=field, **known) for field in (None, object()))
-    assert probe_caustic(replace(prepared, scan=far), made).facts()["fwhm_at_sample_m"] > 0
+    assert probe_caustic(replace(prepared, scan=far), made).facts["fwhm_at_sample_m"] > 0
     assert probe_caustic(replace(prepared, scan=near), made) is None
 
 
