@@ -157,7 +157,7 @@ class _Search:
     def gain(self) -> MapGain | None:
         """Return the score test of a map at the nominal positions; None: photons were not counted."""
         causes = _causes(self.sample, self.own.estimate)
-        deviance = float(self.own.fitted.sum()) * self.sample.fitted.pixels
+        deviance = float(np.sum(self.own.fitted * self.sample.fitted.pixels))
         return None if causes is None else MapGain(causes.gains[POSITION_MAP], deviance)
 
     def along_the_valley(self) -> Trial:

@@ -191,7 +191,7 @@ def from_dataset(data: Dataset, object_: np.ndarray, with_patterns: bool = True)
     if not with_patterns:
         return exported
     patterns = intensities(data.amplitudes, data.counts)
-    measured = patterns.measured if data.amplitudes.statistics.incomplete else None
+    measured = patterns.measured if data.amplitudes.statistics.lacking.any() else None
     return replace(exported, patterns=patterns, dtype=patterns.dtype, measured=measured)
 
 

@@ -37,7 +37,7 @@ class Detector:
         What exceeds the ``limits`` was not measured: negative, see :mod:`~ptycho.scan.patterns`.
         """
         marked, saturated = limits.exceeded(frames)
-        values = np.where(marked, 0.0, frames)
+        values = np.where(marked, 0.0, frames.astype(np.float64))
         if self.domain == "amplitude":
             values = np.square(np.maximum(values, 0))
         if self.dark is not None:

@@ -66,20 +66,21 @@ def find_good_pixels(raw: RawScan, config: DataConfig, frames: np.ndarray, sampl
         refuse_unusable(raw, frames, good)
     numbers = np.where(good & ~marks, sample, 0)
     intensity = np.square(np.maximum(numbers, 0)) if raw.domain == "amplitude" else numbers
-    top = float(numbers.max(initial=0))
-    known = config.saturation or raw.saturation
-    saturation = top if known is None and saturates(intensity, good) else known
-    limits = Limits(raw.patterns.dtype, saturation=saturation or np.inf)
-    stuck = good & clipped(numbers) & (numbers.max(axis=0) < limits.saturation)
+    known, top = config.saturation or raw.saturation, numbers.max(initial=0)
+    saturation = known or (top if saturates(intensity, good) else np.inf)  # before defects are known
+    stuck = good & clipped(numbers) & (numbers.max(axis=0) < saturation)
     why += [f"{stuck.sum()} stuck at the end of a converter"] if stuck.any() else []
-    pixels = Pixels(good & ~stuck, np.maximum(intensity.mean(axis=0), 0), limits, why=why)
-    if saturation != known:
-        pixels.decisions.append(_saturated(top, int(np.count_nonzero(numbers == top))))
+    mean = np.maximum(intensity.sum(axis=0), 0) / np.maximum(np.count_nonzero(~marks, axis=0), 1)
+    pixels = Pixels(good & ~stuck, mean, Limits(raw.patterns.dtype, saturation=known or np.inf), why=why)
     _drop_negative(pixels, numbers, config)
     _refuse_nothing(pixels, len(sample))
     if config.hot_pixels:
         _drop_defects(pixels, raw, intensity)
         _refuse_nothing(pixels, len(sample))
+    if known is None and saturates(intensity, pixels.good):
+        top = float(numbers.max(where=pixels.good, initial=0))
+        pixels.limits = replace(pixels.limits, saturation=top)
+        pixels.decisions.append(_saturated(top, int(np.count_nonzero((numbers == top) & pixels.good))))
     reasons = ", ".join(pixels.why)
     if pixels.good.mean() < 0.5:
         share = 100 * pixels.good.mean()

@@ -120,20 +120,26 @@ class FrameCheck:
         )
 
     def finding(
-        self, lost: np.ndarray, intensity: np.ndarray, seldom: float = 0.1, most: float = 0.25
+        self,
+        lost: np.ndarray,
+        measured: np.ndarray,
+        guessed: np.ndarray,
+        seldom: float = 0.1,
+        most: float = 0.25,
     ) -> Finding | None:
         """Return what was not measured in single frames; None: nothing.
 
         Args:
             lost: in how many frames each pixel of the patterns was not measured, ``(N, N)``.
-            intensity: what these frames hold there, and all frames, each summed: ``(2, N, N)``.
+            measured, guessed: summed intensity of the other frames, and what is guessed of these, ``(N, N)``.
             seldom, most: where fewer than this share of the frames have measured pixels that hold more than
                 this share of the intensity, the finding has the flag ``intensity_unmeasured``.
         """
         if not self.incomplete:
             return None
-        total = max(float(intensity[1].sum()), 1e-30)
-        share, hidden = intensity[0].sum(), intensity[1].sum(where=lost > (1 - seldom) * self.frames)
+        both = measured + guessed
+        total, share = max(float(both.sum()), 1e-30), guessed.sum()
+        hidden = both.sum(where=lost > (1 - seldom) * self.frames)
         kinds = (self.marks, "marks"), (self.saturated, f"saturated, from {self.limits.saturation:.17g} on")
         some, more = listed(self.incomplete, 5)
         numbers = "; ".join(f"{count} {what}" for count, what in kinds if count)
@@ -141,6 +147,24 @@ class FrameCheck:
         why = f"{numbers}; about {100 * share / total:.2g} % of the intensity, {where}"
         value = f"pixels of {len(self.incomplete)} of {self.frames} frames"
         return Finding("not measured", value, why, ("intensity_unmeasured",) * bool(hidden > most * total))
+
+
+def guess_unmeasured(copy: FileArray, part: slice, mean: np.ndarray) -> np.ndarray:
+    """Guess what some copied amplitudes would be where they were not measured; return its sum, ``(N, N)``.
+
+    That is the ``mean (N, N)`` intensity of the frames which have measured a pixel, times the intensity of
+    this frame over the mean; or what is known of it, if that is more.
+    """
+    block = copy[part]
+    lacking, squares = block < 0, np.square(block, dtype=float)
+    if not lacking.any():
+        return np.zeros(mean.shape)
+    own, usual = (
+        np.sum(of, axis=(1, 2), where=~lacking) for of in (squares, np.broadcast_to(mean, block.shape))
+    )
+    guess = np.maximum(squares, mean * (own / np.maximum(usual, 1e-30))[:, None, None])
+    copy[part] = np.where(lacking, unmeasured(np.sqrt(guess).astype(np.float32)), block)
+    return np.sum(guess, axis=0, where=lacking)
 
 
 def refuse_unusable(raw: RawScan, frames: np.ndarray, good: np.ndarray) -> None:

@@ -29,7 +29,7 @@ from ptycho.preparation.geometry import (
     unfit_probe,
 )
 from ptycho.preparation.good_pixels import find_good_pixels
-from ptycho.preparation.marks import FrameCheck, Limits, Zingers, blocks_of
+from ptycho.preparation.marks import FrameCheck, Limits, Zingers, blocks_of, guess_unmeasured
 from ptycho.preparation.near_field import (
     NearField,
     looks_like_near_field,
@@ -117,26 +117,30 @@ class ScanGeometry:
         """
         copy = FileArray.temporary(scratch, (len(self.frames), self.N, self.N), np.float32)
         check, lost = FrameCheck(self.limits, self.detector.good), np.zeros((self.N, self.N), int)
-        intensity = np.zeros((2, self.N, self.N))
+        measured = np.zeros((self.N, self.N))  # sum of the intensities that were
         zingers = Zingers(self.N) if self.counts and self.finds_zingers else None
         for part in blocks_of(self.raw, len(self.frames), block_bytes):
             frames = self.raw.patterns.read(self.frames[part])
             check.add(self.frames[part], frames)
             with np.errstate(invalid="ignore"):  # what is not finite is refused when all of it is known
                 copy[part] = block = self.detector.amplitudes(frames, self.limits)
-            squares, lacking = np.square(block, dtype=float), block < 0
-            lost += lacking.sum(axis=0)
-            intensity += squares.sum(axis=0, where=lacking), squares.sum(axis=0)
+            lost += np.count_nonzero(block < 0, axis=0)
+            measured += np.square(block, dtype=float).sum(axis=0, where=block > 0)
             if zingers is not None:
                 zingers.add(block)
             advance(len(frames))
         check.refuse()
+        several = None
+        if lost.any():
+            mean = measured / np.maximum(len(self.frames) - lost, 1)
+            parts = blocks_of(self.raw, len(self.frames), block_bytes)
+            guessed = np.sum([guess_unmeasured(copy, part, mean) for part in parts], axis=0)
+            several = check.finding(lost, measured, guessed)
         detector = replace(self.detector, good=check.measured)
         if not np.array_equal(check.measured, self.detector.good):
             for part in blocks_of(self.raw, len(self.frames), block_bytes):
                 copy[part] = np.where(detector.good_pixels, copy[part], np.float32(0))
         single = None if zingers is None else zingers.mark_in(copy, detector.good_pixels)
-        several = check.finding(lost, intensity)
         new = tuple(finding for finding in (several, single) if finding is not None)
         return (replace(self, detector=detector, decisions=(*self.decisions, *new)) if new else self), copy
 

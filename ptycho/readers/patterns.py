@@ -83,7 +83,9 @@ class Joined(Patterns):
             number = int(np.searchsorted(self._stops, first, side="right"))
             source, stop = self.sources[number], int(self._stops[number])
             local, count = first - stop + source.shape[0], min(len(into), stop - first)
-            into[:count] = source.read(slice(local, local + count))
+            into[:count] = block = source.read(slice(local, local + count))
+            if source.dtype != self.dtype and (mark := mark_of(self.dtype)) is not None:
+                into[:count][np.isin(block, no_counts(source.dtype))] = mark
             first, into = first + count, into[count:]
 
     def samples(self) -> Iterator[np.ndarray]:
@@ -127,7 +129,7 @@ class Incomplete(View):
         mark: a number that stands for no count.
     """
 
-    def __init__(self, source: Patterns, good: np.ndarray, mark: float) -> None:
+    def __init__(self, source: Patterns, good: np.ndarray, mark: int) -> None:
         super().__init__(source, source.shape)
         self.grid, self.columns_first, self.step_m = source.grid, source.columns_first, source.step_m
         self._good, self._mark = good, mark
@@ -145,6 +147,13 @@ def no_counts(dtype: np.dtype) -> np.ndarray:
     largest = int(np.iinfo(dtype).max) if dtype.kind in "iu" else 0
     own = [largest, largest - 1][: 2 if dtype.kind == "u" else 1] if dtype.itemsize > 1 else []
     return np.unique(np.array([top for top in tops if top <= largest] + own, np.float64))
+
+
+def mark_of(dtype: np.dtype) -> int | None:
+    """Return one of :func:`no_counts` that the dtype holds exactly; None: it holds none."""
+    if dtype.itemsize < 2 or (dtype.kind == "f" and dtype.itemsize < 4):
+        return None
+    return min(int(np.iinfo(dtype).max), 2**32 - 1) if dtype.kind in "iu" else 2**32 - 1
 
 
 def as_list(

@@ -20,7 +20,7 @@ from ptycho.readers.archive import Archive, container_of
 from ptycho.readers.hdf5 import Hdf5Archive
 from ptycho.readers.layout import Layout
 from ptycho.readers.npz import NpzArchive
-from ptycho.readers.patterns import Incomplete, Patterns, Selected, no_counts
+from ptycho.readers.patterns import Incomplete, Patterns, Selected, mark_of
 from ptycho.readers.positions import KEYS, Placement, raster_positions, read_mapped
 from ptycho.readers.ptychodus import PP, has_positions, read_columns_of_pp, read_product
 from ptycho.readers.raw_scan import RawScan, ReadOptions, checked_frames
@@ -86,9 +86,9 @@ def _without_bad_pixels(file: Archive, source: Patterns, good: np.ndarray) -> tu
 
     If there is not a mask for each pattern, or no mark in their dtype: the patterns, and which always are.
     """
-    marks, always, ever = no_counts(source.dtype), np.logical_and.reduce(good), np.logical_or.reduce(good)
-    if good.shape == source.shape and len(marks):
-        return Incomplete(source, good, marks[-1]), ever
+    mark, always, ever = mark_of(source.dtype), np.logical_and.reduce(good), np.logical_or.reduce(good)
+    if good.shape == source.shape and mark is not None:
+        return Incomplete(source, good, mark), ever
     some = np.count_nonzero(ever & ~always)
     file.warnings.append(f"the mask {good.shape}: {some} pixels are bad in some patterns, and masked in all")
     return source, always

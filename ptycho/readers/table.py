@@ -168,6 +168,7 @@ def join_scans(scans: Sequence[RawScan], names: Sequence[str]) -> RawScan:
         object_pixel_m=None,
         object_centre_m=None,
         good=np.logical_and.reduce(good) if good else None,
+        saturation=min((scan.saturation for scan in scans if scan.saturation is not None), default=None),
         scan_index=np.repeat(np.arange(len(scans)), counts),
         numbers=None,
         notes=tuple(dict.fromkeys(note for scan in scans for note in scan.notes)),

@@ -112,10 +112,10 @@ class ScanLikelihood:
         return self.normalisation * self.unit
 
     @cached_property
-    def pixels(self) -> int:
-        """Number of pixels of a pattern that were measured."""
-        good = self.data.good
-        return self.data.N**2 if good is None else int(good.sum())
+    def pixels(self) -> np.ndarray:
+        """Number of pixels of each pattern that were measured, ``(J,)``, one at least."""
+        good = self.data.N**2 if self.data.good is None else np.count_nonzero(self.data.good)
+        return np.maximum(good - self.data.amplitudes.statistics.lacking, 1)
 
     def evaluate(
         self, estimate: Estimate, parts: tuple[str, ...] = (), corners: np.ndarray | None = None

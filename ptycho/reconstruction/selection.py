@@ -342,6 +342,6 @@ class Selection:
 
 def noise_ratio(likelihood: ScanLikelihood, estimate: Estimate) -> float:
     """Return √(deviance / degrees of freedom): by how much amplitudes are noisier than assumed."""
-    measured = len(estimate.positions) * likelihood.pixels
+    measured = int(likelihood.pixels.sum())
     degrees_of_freedom = max(measured - 2 * estimate.slices * illuminated_pixels(estimate), measured // 10)
     return float(np.sqrt(likelihood.evaluate(estimate).deviance.sum() / degrees_of_freedom))

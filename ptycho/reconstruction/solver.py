@@ -157,7 +157,7 @@ def _fit(
     preconditioner = Preconditioner(objective.prior, objective.anchor, refine, start, between)
     search = replace(SEARCH, same_factor=options.same_factor) if objective.prior.active else SEARCH
     converged, limit = False, enough * _parameter_count(start, refine, objective)
-    measured = len(start.positions) * objective.likelihood.pixels
+    measured = int(objective.likelihood.pixels.sum())
     while len(course) <= steps and not converged:
         corners = objective.likelihood.places(estimate)[0]
         parameters = objective.parameters(estimate, refine)

@@ -26,28 +26,29 @@ class Statistics:
     Attributes:
         energies: ``Σ A²`` of each pattern, ``(J,)`` float64; NaN or infinite exactly if the pattern holds
             NaN or infinity.
-        incomplete: how many patterns have pixels that were not measured.
-        largest: largest number; for a part of a scan it and ``incomplete`` may be those of the whole scan.
+        lacking: how many pixels of each pattern were not measured, ``(J,)``.
+        largest: largest number; for a part of a scan it may be that of the whole scan.
         mean: function that computes :attr:`mean_intensity` on first use.
     """
 
     energies: np.ndarray
-    incomplete: int
+    lacking: np.ndarray
     largest: float
     mean: Callable[[], np.ndarray]
 
     @classmethod
     def of(cls, blocks: Iterable[np.ndarray]) -> Statistics:
         """Return the statistics of patterns ``(K, N, N)`` float32 that come block by block."""
-        energies, incomplete, total, largest = [np.zeros(0)], 0, np.zeros((1, 1)), 0.0
+        energies, lacking, total, largest = [np.zeros(0)], [np.zeros(0, int)], np.zeros((1, 1)), 0.0
         for block in blocks:
             squares = np.square(block, dtype=np.float64)
             energies.append(np.sum(squares, axis=(1, 2)))
-            incomplete += int(np.count_nonzero(np.any(block < 0, axis=(1, 2))))
+            lacking.append(np.count_nonzero(block < 0, axis=(1, 2)))
             total = total + squares.sum(axis=0)
             largest = max(largest, float(block.max(initial=0)))
         all_energies = np.concatenate(energies)
-        return cls(all_energies, incomplete, largest, partial(np.divide, total, max(len(all_energies), 1)))
+        mean = partial(np.divide, total, max(len(all_energies), 1))
+        return cls(all_energies, np.concatenate(lacking), largest, mean)
 
     @cached_property
     def mean_intensity(self) -> np.ndarray:
@@ -67,7 +68,7 @@ class Statistics:
     def of_some(self, indices: np.ndarray, rows: Rows) -> Statistics:
         """Return the statistics of patterns ``indices (n,)``; ``rows`` are read if their mean is used."""
         mean = partial(_mean_intensity, rows)
-        return Statistics(self.energies[indices], self.incomplete, self.largest, mean)
+        return Statistics(self.energies[indices], self.lacking[indices], self.largest, mean)
 
 
 def unmeasured(amplitudes: np.ndarray, least: float = 1e-30) -> np.ndarray:

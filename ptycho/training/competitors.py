@@ -66,7 +66,7 @@ COMPETITORS = {
 def geometry_of(data: Dataset, support: int = 0) -> Geometry:
     """Return sizes for a dataset and its probe, with at least a given support."""
     support = data.N if data.exact else max(support, probe_support(data.probe))
-    masked = bool(data.amplitudes.statistics.incomplete) or (data.good is not None and not data.good.all())
+    masked = bool(data.amplitudes.statistics.lacking.any()) or (data.good is not None and not data.good.all())
     return Geometry(data.N, data.region_size, data.group_size, support, data.exact, masked)
 
 

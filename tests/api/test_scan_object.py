@@ -67,7 +67,7 @@ def test_the_mean_pattern_the_mask_and_the_energy(patterns):
     np.testing.assert_allclose(from_arrays(patterns, GRID, wavelength_m=1e-10).energy_eV, 12398.42, rtol=1e-6)
 
 
-@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.float64])
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.int64, np.uint64, np.float16, np.float64])
 def test_a_mask_of_each_pattern_hides_whatever_is_there(patterns, dtype):
     whole, good = (
         np.minimum(patterns, 200).astype(dtype),

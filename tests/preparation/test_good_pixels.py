@@ -229,6 +229,19 @@ def test_numbers_at_which_intensity_is_cut_do_not_count(domain, top, tmp_path):
     assert flagged == (hidden > 0.25) == (top == 63)
 
 
+def test_what_marks_hide_is_guessed_by_the_other_frames(tmp_path):
+    """The mean of the frames that have measured the pixel, times the brightness of this one."""
+    strength = np.array([1.0, 2.0, 3.0, 2.0])
+    frames = (np.round(1000 * SPOT) * strength[:, None, None]).astype("u2")
+    whole = read(frames, N=48).copied(tmp_path)[1][:]
+    frames[2, 20, 24] = frames[3, 22, 23] = 65535
+    scan, copy = read(frames, N=48).copied(tmp_path)
+    lacking = copy[:] < 0
+    assert np.argwhere(lacking)[:, 0].tolist() == [2, 3] and scan.detector.good.all()
+    ratios = [np.mean(strength[others]) / 2 for others in ([0, 1, 3], [0, 1, 2])]  # the mean frame is 2
+    np.testing.assert_allclose(copy[:][lacking] ** 2 / whole[lacking] ** 2, ratios, rtol=0.01)
+
+
 def without_noise():
     """Frames in vacuum are equal, and two of their pixels are the brightest."""
     vacuum = counts(3e4)[:1]

@@ -1,12 +1,15 @@
 """Masks that differ from pattern to pattern: bad pixels hold a mark in their own patterns alone."""
 
+from dataclasses import replace
+
+import h5py
 import numpy as np
 import pytest
 from helpers.hdf5 import DET, MADE, H, J, W, cxi_arrays, written
 from helpers.scans import save_npz
 
 from ptycho.readers.raw_scan import ReadOptions
-from ptycho.readers.table import open_scan
+from ptycho.readers.table import join_scans, open_scan
 
 ALWAYS = np.zeros((H, W), bool)
 ALWAYS[1, 1] = True
@@ -31,9 +34,7 @@ def npz(folder, bad):
     return save_npz(folder / "s.npz", **arrays), {"keys": keys, "unit": "m"}
 
 
-@pytest.mark.parametrize(
-    ("write", "mark"), [(cxi, 2**16 - 1), (ptyd, 2**16 - 1), (npz, np.float32(2**64 - 1))]
-)
+@pytest.mark.parametrize(("write", "mark"), [(cxi, 2**16 - 1), (ptyd, 2**16 - 1), (npz, 2.0**32)])
 def test_bad_pixels_hold_a_mark_in_their_own_patterns(tmp_path, write, mark):
     path, options = write(tmp_path, BAD)
     scan = open_scan(path, ReadOptions(**options))
@@ -51,6 +52,23 @@ def test_one_mask_repeated_is_one_mask(tmp_path, write):
     np.testing.assert_array_equal(scan.good, ~BAD[3])
     np.testing.assert_array_equal(scan.patterns.read(slice(0, J)), MADE.counts)
     scan.patterns.close()
+
+
+def test_scans_of_one_object_keep_the_marks_and_the_least_saturation(tmp_path):
+    """A file of narrower numbers beside one of wider ones."""
+    scans = []
+    for dtype, saturation in (("u2", 50), ("u4", 70)):
+        (tmp_path / dtype).mkdir()
+        path, _ = cxi(tmp_path / dtype, BAD)
+        with h5py.File(path, "a") as file:
+            del file["entry_1/data_1/data"]
+            file["entry_1/data_1/data"] = MADE.counts.astype(dtype)
+        scans.append(replace(open_scan(path, ReadOptions()), saturation=saturation))
+    joined = join_scans(scans, ("one", "two"))
+    wanted = np.concatenate([np.where(BAD, 2**32 - 1, MADE.counts.astype("u4"))] * 2)
+    np.testing.assert_array_equal(joined.patterns.read(np.arange(2 * J)), wanted)
+    assert joined.saturation == 50
+    joined.patterns.close()
 
 
 def test_masks_that_are_not_one_for_each_pattern_mask_all(tmp_path):

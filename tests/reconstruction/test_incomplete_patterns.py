@@ -75,6 +75,7 @@ def test_scores_of_the_measured_pixels(scan, pair, lacking):
         np.testing.assert_array_equal(getattr(found, name), getattr(other, name))
     np.testing.assert_array_equal(found.pixels, N**2 - lacking.sum(axis=(1, 2)))
     assert found.residual[0] == misfit(image, whole).residual[0]
+    np.testing.assert_array_equal(likelihood_of(empty).pixels, found.pixels)
 
 
 def test_networks_see_them_as_not_measured(pair, lacking):

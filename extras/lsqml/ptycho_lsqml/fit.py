@@ -64,6 +64,8 @@ def reconstruct(
     check(images == 1, "data", f"patterns of {images} objects", "patterns of one object")
     if data.amplitudes.shifts is not None:
         log.warning("lsqml: the patterns are used as measured, without data.pattern_shift")
+    if (some := np.count_nonzero(data.amplitudes.statistics.lacking)) > 0:
+        log.warning("lsqml: guesses take the place of pixels that %d patterns have not measured", some)
     probe, scale = _starting_probe(data, settings.modes)
     with tempfile.TemporaryDirectory(prefix="lsqml-", dir=scratch) as folder:
         source, target = Path(folder, "in.npz"), Path(folder, "out.npz")
