@@ -229,6 +229,13 @@ def test_numbers_at_which_intensity_is_cut_do_not_count(domain, top, tmp_path):
     assert flagged == (hidden > 0.25) == (top == 63)
 
 
+def test_a_hot_pixel_above_it_does_not_hide_the_saturation():
+    frames = np.minimum(counts(3e4, count=64), 16000)
+    frames[:, 5, 40] = np.random.default_rng(7).normal(3e4, 3e3, 64).round()
+    found = interpret(raw(frames), config())
+    assert np.argwhere(~found.detector.good).tolist() == [[5, 40]] and found.limits.saturation == 16000
+
+
 def test_what_marks_hide_is_guessed_by_the_other_frames(tmp_path):
     """The mean of the frames that have measured the pixel, times the brightness of this one."""
     strength = np.array([1.0, 2.0, 3.0, 2.0])

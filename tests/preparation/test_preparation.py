@@ -88,6 +88,8 @@ def test_dark_and_flat_and_gain():
     dark, flat = np.full((H, W), 10.0), np.full((H, W), 0.5)
     found = plain(dark=dark, flat=flat, gain=20.0, domain="intensity").amplitudes(frame, NO_LIMITS)
     np.testing.assert_allclose(found, 2.0)  # √((50 − 10)/0.5/20)
+    half = plain(domain="amplitude").amplitudes(np.full((1, H, W), 300, np.float16), NO_LIMITS)
+    np.testing.assert_array_equal(half, np.full((1, 8, 8), 300, np.float32))  # the square is no float16
 
 
 def test_the_pixel_size_is_lambda_z_over_N_p():
