@@ -10,7 +10,7 @@ import numpy as np
 from ptycho.config import ConfigError
 from ptycho.config.data import LARGEST_N, SMALLEST_N
 from ptycho.preparation.geometry import LARGEST_SPAN_M
-from ptycho.readers.patterns import mark_of
+from ptycho.readers.patterns import Incomplete, Patterns
 from ptycho.readers.raw_scan import Frames, RawScan
 
 
@@ -29,14 +29,12 @@ def raw_scan(
     """
     patterns = check_patterns(patterns, counts, good)
     J, N, _ = patterns.shape
+    frames: Patterns = Frames(patterns)
     if good is not None and good.ndim == 3:
-        if mark_of(patterns.dtype) is None:
-            patterns = patterns.astype(np.float32 if patterns.dtype.kind == "f" else np.int32)
-        mark = np.array(mark_of(patterns.dtype), patterns.dtype)
-        patterns, good = np.where(good, patterns, mark), np.logical_or.reduce(good)
+        frames, good = Incomplete(frames, Frames(good)), np.logical_or.reduce(good)
     return RawScan(
         format="arrays",
-        patterns=Frames(patterns),
+        patterns=frames,
         domain="counts" if counts else "intensity",
         zero_frequency="centre",
         positions=check_positions(positions, J, unit),

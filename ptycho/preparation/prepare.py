@@ -192,9 +192,21 @@ def interpret(raw: RawScan, config: DataConfig, sampling: SampleOptions = Sample
         positions = place_scans(positions, _scan_index(raw, frames), N, config.shared, findings)
     corners, size = place_on_object(positions, N)
     probe = _probe(raw, config, pixel, N, findings)
-    counts, decisions = gain is not None, tuple(findings)
-    how = counts, pixels.limits, decisions, near, config.zingers
-    return ScanGeometry(raw, detector, frames, pixel, corners, size, probe, mean, *how)
+    return ScanGeometry(
+        raw=raw,
+        detector=detector,
+        frames=frames,
+        pixel=pixel,
+        positions=corners,
+        object_size=size,
+        probe=probe,
+        mean=mean,
+        counts=gain is not None,
+        limits=pixels.limits,
+        decisions=tuple(findings),
+        near_field=near,
+        finds_zingers=config.zingers,
+    )
 
 
 def interpret_again(scan: ScanGeometry, config: DataConfig) -> ScanGeometry:

@@ -32,7 +32,7 @@ import numpy as np
 from ptycho.files.reading import FileError
 from ptycho.readers.archive import Archive
 from ptycho.readers.layout import Layout
-from ptycho.readers.patterns import Patterns
+from ptycho.readers.patterns import Incomplete, Patterns
 from ptycho.readers.positions import KEYS, Placement, in_axes, read_mapped, read_rows
 from ptycho.readers.raw_scan import ReadOptions
 from ptycho.readers.values import check_centre, read_plain
@@ -82,8 +82,7 @@ def _more(file: Archive, source: Patterns, values: dict[str, Any]) -> dict[str, 
     propagation = file.text("meta/propagation") or file.text("info/propagation")
     if propagation not in (None, "farfield"):
         file.warnings.append(f"propagation={propagation}: only the far field is reconstructed here")
-    good = values["good"] if "good" in values else _own_weights(file)
-    return {"zero_frequency": _centre(file, source), "good": good}
+    return {"zero_frequency": _centre(file, source)}
 
 
 def _centre(file: Archive, source: Patterns) -> str | tuple[float, float] | None:
@@ -97,22 +96,22 @@ def _centre(file: Archive, source: Patterns) -> str | tuple[float, float] | None
     return check_centre(file, source, float(row), float(col))
 
 
-def _own_weights(file: Archive) -> np.ndarray | None:
-    """Return which pixels have a weight, ``(J, H, W)``, or ``(H, W)`` if those are the same in each."""
-    weights = [file.read(f"{chunk}/weights") for chunk in _chunks(file)]
-    stacks = [weight != 0 for weight in weights if weight is not None and weight.ndim == 3]
-    if not stacks or len(stacks) < len(weights) or len({stack.shape[1:] for stack in stacks}) > 1:
-        return None
-    good = np.concatenate(stacks)
-    several = np.any(good != good[0])
-    file.notes.append(f"mask: the weights of {'each pattern' if several else 'the patterns'}")
-    return good if several else good[0]
+def _patterns(file: Archive) -> Patterns:
+    """Return the patterns of all chunks, with marks where a pattern's own weight is zero."""
+    patterns, weights = ([f"{chunk}/{name}" for chunk in _chunks(file)] for name in ("data", "weights"))
+    shapes = [[entry and entry.shape for entry in map(file.entry, keys)] for keys in (patterns, weights)]
+    source = file.patterns(*patterns)
+    if shapes[0] == shapes[1]:
+        return Incomplete(source, file.patterns(*weights))
+    if any(shape and len(shape) == 3 for shape in shapes[1]):
+        raise FileError(f"weights have shapes {shapes[1]}; must be those of data, {shapes[0]}, or none")
+    return source
 
 
 PTYD = Layout(
     name="ptyd",
     detect=lambda file: file.holds("chunks", "meta"),
-    patterns=lambda file: file.patterns(*(f"{chunk}/data" for chunk in _chunks(file))),
+    patterns=_patterns,
     domain="intensity",
     energy_unit="keV",
     masks=dict.fromkeys(("meta/weight2d", "common/weight2d", "info/weight2d"), "good"),

@@ -123,20 +123,26 @@ class Selected(View):
 
 
 class Incomplete(View):
-    """Patterns of a source, in which pixels that are not ``good (J, H, W)`` hold a mark.
+    """Patterns of a source, which hold a mark where their masks ``good (J, H, W)`` are zero.
 
-    Args:
-        mark: a number that stands for no count.
+    Numbers of a dtype without a mark become wider.
     """
 
-    def __init__(self, source: Patterns, good: np.ndarray, mark: int) -> None:
+    def __init__(self, source: Patterns, good: Patterns) -> None:
         super().__init__(source, source.shape)
         self.grid, self.columns_first, self.step_m = source.grid, source.columns_first, source.step_m
-        self._good, self._mark = good, mark
+        if mark_of(source.dtype) is None:
+            self.dtype = np.dtype(np.float32 if source.dtype.kind == "f" else np.int32)
+        self._good = good
 
     def fill(self, first: int, into: np.ndarray) -> None:
-        into[:] = self.source.read(slice(first, first + len(into)))
-        into[~self._good[first : first + len(into)]] = self._mark
+        part = slice(first, first + len(into))
+        into[:] = self.source.read(part)
+        into[self._good.read(part) == 0] = mark_of(self.dtype)
+
+    def close(self) -> None:
+        self.source.close()
+        self._good.close()
 
 
 def no_counts(dtype: np.dtype) -> np.ndarray:

@@ -20,10 +20,10 @@ from ptycho.readers.archive import Archive, container_of
 from ptycho.readers.hdf5 import Hdf5Archive
 from ptycho.readers.layout import Layout
 from ptycho.readers.npz import NpzArchive
-from ptycho.readers.patterns import Incomplete, Patterns, Selected, mark_of
+from ptycho.readers.patterns import Incomplete, Patterns, Selected
 from ptycho.readers.positions import KEYS, Placement, raster_positions, read_mapped
 from ptycho.readers.ptychodus import PP, has_positions, read_columns_of_pp, read_product
-from ptycho.readers.raw_scan import RawScan, ReadOptions, checked_frames
+from ptycho.readers.raw_scan import Frames, RawScan, ReadOptions, checked_frames
 from ptycho.readers.tiff import TiffArchive
 from ptycho.readers.values import read_whole
 
@@ -84,11 +84,11 @@ def place_scan(
 def _without_bad_pixels(file: Archive, source: Patterns, good: np.ndarray) -> tuple[Patterns, np.ndarray]:
     """Return patterns that hold marks where they are not ``good (J, H, W)``, and which pixels ever are.
 
-    If there is not a mask for each pattern, or no mark in their dtype: the patterns, and which always are.
+    If there is not a mask for each pattern: the patterns, and which pixels always are.
     """
-    mark, always, ever = mark_of(source.dtype), np.logical_and.reduce(good), np.logical_or.reduce(good)
-    if good.shape == source.shape and mark is not None:
-        return Incomplete(source, good, mark), ever
+    always, ever = np.logical_and.reduce(good), np.logical_or.reduce(good)
+    if good.shape == source.shape:
+        return Incomplete(source, Frames(good)), ever
     some = np.count_nonzero(ever & ~always)
     file.warnings.append(f"the mask {good.shape}: {some} pixels are bad in some patterns, and masked in all")
     return source, always

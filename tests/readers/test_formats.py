@@ -218,8 +218,10 @@ def test_ptyd_centres_and_own_weights(tmp_path, word, centre):
     arrays = {"meta/center": word, "meta/energy": "None", "meta/psize": 55e-6, "info/energy": 6.2}
     chunk = {"data": MADE.counts, "positions": MADE.metres, "weights": weights}
     path = written(tmp_path / "s.ptyd", arrays | {f"chunks/0/{key}": value for key, value in chunk.items()})
-    says(open_scan(path), zero_frequency=centre, detector_pixel_m=(55e-6, 55e-6), good=weights[0] > 0)
-    says(open_scan(path), energy_eV=6200)
+    scan = open_scan(path)
+    says(scan, zero_frequency=centre, detector_pixel_m=(55e-6, 55e-6), energy_eV=6200)
+    marks = find_marks(scan.patterns.read(slice(0, J)), scan.patterns.dtype)
+    np.testing.assert_array_equal(marks, weights == 0)
 
 
 @pytest.mark.parametrize("turned", [False, True])

@@ -8,6 +8,7 @@ import pytest
 from helpers.hdf5 import DET, MADE, H, J, W, cxi_arrays, written
 from helpers.scans import save_npz
 
+from ptycho.config import ConfigError
 from ptycho.readers.raw_scan import ReadOptions
 from ptycho.readers.table import join_scans, open_scan
 
@@ -38,14 +39,25 @@ def npz(folder, bad):
 def test_bad_pixels_hold_a_mark_in_their_own_patterns(tmp_path, write, mark):
     path, options = write(tmp_path, BAD)
     scan = open_scan(path, ReadOptions(**options))
-    np.testing.assert_array_equal(scan.good, ~ALWAYS)
+    if write is ptyd:  # its masks stay in the file and are read with their patterns
+        assert scan.good is None
+    else:
+        np.testing.assert_array_equal(scan.good, ~ALWAYS)
     wanted = np.where(BAD, mark, MADE.counts)
     np.testing.assert_array_equal(scan.patterns.read(slice(2, 9)), wanted[2:9])
     np.testing.assert_array_equal(scan.patterns.read(np.array([12, 0, 12])), wanted[[12, 0, 12]])
     scan.patterns.close()
 
 
-@pytest.mark.parametrize("write", [cxi, ptyd, npz])
+def test_weights_of_some_chunks_alone_are_refused(tmp_path):
+    path, _ = ptyd(tmp_path, BAD)
+    with h5py.File(path, "a") as file:
+        del file["chunks/2/weights"]
+    with pytest.raises(ConfigError, match=r"weights have shapes .* must be those of data"):
+        open_scan(path, ReadOptions())
+
+
+@pytest.mark.parametrize("write", [cxi, npz])
 def test_one_mask_repeated_is_one_mask(tmp_path, write):
     path, options = write(tmp_path, np.broadcast_to(BAD[3], BAD.shape))
     scan = open_scan(path, ReadOptions(**options))

@@ -36,11 +36,9 @@ def pair(scan, lacking):
     whole = scan.dataset(np.random.default_rng(5))
     guesses = np.zeros(lacking.shape, np.float32), np.full(lacking.shape, 300, np.float32)
     arrays = [np.where(lacking, unmeasured(guess), whole.amplitudes[:]) for guess in guesses]
-    # one normalisation, which the energies decide
-    statistics = {"normalisation": whole.normalisation}
     both = [replace(whole, amplitudes=array) for array in arrays]
     for data in both:
-        data.__dict__.update(statistics)
+        data.__dict__["normalisation"] = whole.normalisation  # which the guesses would change
     return *both, whole
 
 

@@ -123,15 +123,15 @@ def runs_below(path: Path, depth: int = 4) -> list[Path]:
     return runs
 
 
-def failed_scans(night: Path) -> dict[str, str]:
+def failed_scans(batch: Path) -> dict[str, str]:
     """Return the scans of a batch that have no run, and why, as its table says."""
     try:
-        with (night / CSV).open(newline="", encoding="utf-8") as file:
+        with (batch / CSV).open(newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
     except (OSError, ValueError, csv.Error):
         return {}
     failed = [row for row in rows if row.get("state") == "failed" and row.get("scan")]
-    errors = {night / row["scan"]: shown(row.get("error") or "failed") for row in failed}
+    errors = {batch / row["scan"]: shown(row.get("error") or "failed") for row in failed}
     return {str(path): error for path, error in errors.items() if not is_run(path)}
 
 
