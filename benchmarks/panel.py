@@ -18,7 +18,8 @@ lens, an aberrated electron lens. A pattern is |F(P·O)|² by NumPy. Where posit
 object is shifted by a quintic spline. Counts are Poisson. ``drift``: positions that drift smoothly by some
 pixels, and a probe out of focus; ``frames``: one pattern in thirty is that of another position; ``faint``:
 the 0.1th power of the object, so phases of .15 rad, and .6 of the probe's defocus in the file; ``descan``:
-patterns that shift on the detector with the position, by about 1.5 px across the scan.
+patterns that shift on the detector with the position, by about 1.5 px across the scan; ``spread``: a
+detector whose Gaussian point spread has σ = .8 px, and a probe out of focus.
 
 Each cell has a row: relative complex error |A − T| / |T − mean T| after one complex scale, one phase plane
 and one sub-pixel shift, and seconds. The columns are the likelihood alone; the edge-preserving regulariser
@@ -46,7 +47,7 @@ import skimage.data
 from matplotlib.cbook import get_sample_data
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from scipy.ndimage import shift, zoom
+from scipy.ndimage import gaussian_filter, shift, zoom
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -96,6 +97,7 @@ MARKS = {
 COURSE = ("a lens 1e+06 5 nothing", "c lens 1e+06 12 nothing", "c lens 1e+04 12 nothing")
 COURSE_EPOCHS = (3, 10, 30, 100, 300)
 DESCAN = np.array([[0.025, 0.008], [-0.006, 0.028]])  # detector pixels for one of the position
+KNOWN = dict.fromkeys(("probe", "positions", "flux", "background", "point_spread"), False)
 ILLUMINATED = 0.1  # scored are pixels above this fraction of the strongest illumination
 
 
@@ -135,6 +137,7 @@ def cells() -> Iterator[Cell]:
     yield from (Cell(name, "lens", 1e6, 8, wrong) for wrong in ("drift", "frames") for name in OBJECTS)
     yield from (Cell(name, "lens", photons, 8, "faint") for name in OBJECTS for photons in (1e5, 1e6))
     yield from (Cell(name, "lens", photons, 8, "descan") for name in OBJECTS for photons in (1e4, 1e6))
+    yield from (Cell(name, "lens", 1e6, 8, "spread") for name in OBJECTS)
 
 
 def photograph(name: str, side: int) -> np.ndarray:
@@ -249,7 +252,7 @@ def scan_of(cell: Cell) -> tuple[Dataset, np.ndarray, np.ndarray]:
         true = positions + np.array([0.37, -0.42])
     if cell.wrong == "drift":
         true = positions + drift_of(len(positions))
-    if cell.wrong in ("probe", "all", "slight", "drift", "faint"):
+    if cell.wrong in ("probe", "all", "slight", "drift", "faint", "spread"):
         q = np.hypot(*np.ix_(*(np.fft.fftfreq(N),) * 2))
         defocus = np.exp(1j * {"slight": 3, "faint": -140}.get(cell.wrong, 60) * q**2)
         initial = np.fft.fftshift(np.fft.ifft2(np.fft.fft2(np.fft.ifftshift(probe)) * defocus))
@@ -262,6 +265,8 @@ def scan_of(cell: Cell) -> tuple[Dataset, np.ndarray, np.ndarray]:
         intensity += 0.15 * far_intensity(
             object_, second / np.linalg.norm(second) * np.linalg.norm(probe), true
         )
+    if cell.wrong == "spread":
+        intensity = gaussian_filter(intensity, (0, 0.8, 0.8), mode="wrap")
     scale = cell.photons / intensity.sum(axis=(1, 2)).mean()
     counts = rng.poisson(scale * intensity + (2.0 if cell.wrong in ("background", "all") else 0.0))
     if cell.wrong == "frames":
@@ -298,7 +303,7 @@ def error_of(found: np.ndarray, truth: np.ndarray, beam: Beam, probe: np.ndarray
 def run(cell: Cell) -> dict[str, object]:
     data, truth, probe = scan_of(cell)
     known = cell.wrong == "nothing"
-    beam = {"probe": False, "positions": False, "flux": False, "background": False} if known else {}
+    beam = KNOWN if known else {}
     row: dict[str, object] = {
         "cell": cell.name,
         "patterns": len(data.positions),
@@ -323,11 +328,8 @@ def run_command(cell: Cell) -> dict[str, object]:
     data, truth, probe = scan_of(cell)
     counts = np.rint(np.square(data.amplitudes[:]))
     scan = ptycho.Scan.from_arrays(counts, data.positions, data.probe[0], counts=True)
-    known = (
-        {"learn_probe": False, "positions": False, "flux": False, "background": False}
-        if cell.wrong == "nothing"
-        else {}
-    )
+    known = {"learn_probe": False, **KNOWN} if cell.wrong == "nothing" else {}
+    known.pop("probe", None)
     began = time.perf_counter()
     result = ptycho.reconstruct(scan, progress=False, half_scans=False, error_map=False, **known)
     seconds = time.perf_counter() - began
@@ -390,7 +392,7 @@ def course(cell: Cell, python: str | None) -> dict[str, list[tuple[float, float]
     """Return (seconds, error) after every fifth step of the solver, and of LSQ-ML after some epochs."""
     data, truth, probe = scan_of(cell)
     known = cell.wrong == "nothing"
-    beam = {"probe": False, "positions": False, "flux": False, "background": False} if known else {}
+    beam = KNOWN if known else {}
     points: list[tuple[float, float]] = []
     scoring, steps = 0.0, 0
 
@@ -507,7 +509,7 @@ def six(cells_: list[Cell]) -> Figure:
     axes = figure.subplots(7, len(cells_), squeeze=False)
     for column, cell in enumerate(cells_):
         data, truth, probe = scan_of(cell)
-        still = {"probe": False, "positions": False, "flux": False, "background": False}
+        still = KNOWN
         illumination, N = np.zeros(truth.shape), data.N
         for row, col in data.positions.astype(int):
             illumination[row : row + N, col : col + N] += np.abs(probe) ** 2

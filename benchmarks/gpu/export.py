@@ -92,6 +92,7 @@ def likelihood(N: int, modes: int, count: int, rows: int = 2) -> Program:
         "background": (np.full((N, N), 0.1, np.float32), False),
         "opr_modes": (probe[:0], False),
         "opr_weights": (np.zeros((rows, 0), np.complex64), True),
+        "point_spread": (np.zeros(0, np.float32), False),
         "amplitudes": (np.sqrt(rng.poisson(intensity)).astype(np.float32), True),
         "photon": (np.float32(1), False),
         "ramps": (np.zeros((rows, 0, N), np.complex64), True),

@@ -5,7 +5,8 @@
 ``illuminated``                 ``(M, M)`` bool
 ``slices``                      ``(L, M, M)`` complex64, of a thick object
 ``probe``, ``positions``,       the beam; ``background`` if there is one
-``flux``                        ``opr_modes``, ``opr_weights`` of a probe that varies
+``flux``                        ``opr_modes``, ``opr_weights`` of a probe that varies, and
+                                ``point_spread`` of the detector
 ``sigma_amplitude``,            ``(M, M)``, if there is an error map
 ``sigma_phase``
 ``numbers``                     ``(J,)``, which patterns of the measured file they are, if it is known
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 SIGMAS = ("sigma_amplitude", "sigma_phase")
 NEEDED = {"object": "c", "mask": "b", "illuminated": "b", "probe": "c", "positions": "f", "flux": "f"}
 KINDS = NEEDED | {"background": "f", "opr_modes": "c", "opr_weights": "c", "slices": "c", "numbers": "iu"}
-KINDS |= dict.fromkeys(SIGMAS, "f")
+KINDS |= dict.fromkeys((*SIGMAS, "point_spread"), "f")
 LENGTHS = ("energy_eV", "distance_m", "detector_side", "domain", "comments", "name")
 PAIRS = ("pixel_m", "detector_pixel_m")
 OTHER_FILE = (

@@ -32,8 +32,8 @@ class LsqmlConfig:
 class SolverConfig:
     """The solver of a measured scan: maximum likelihood of object, probe, positions, flux and background.
 
-    ``positions``, ``flux`` and ``background`` null: refined if that lowers the deviance of the held-out
-    patterns.
+    ``positions``, ``flux``, ``background`` and ``point_spread`` null: refined if that lowers the deviance of
+    the held-out patterns.
     """
 
     steps: Integer = key(400, "maximum steps of a fit; 0: no solver", ge=0, le=100_000, level="sometimes")
@@ -52,6 +52,10 @@ class SolverConfig:
         None,
         "refine a background that is the same in all patterns; null: if it lowers the held-out deviance",
         level="sometimes",
+    )
+    point_spread: Flag | None = key(
+        None,
+        "refine the width of the detector's Gaussian point spread; null: if it lowers the held-out deviance",
     )
     probe_variation: Integer | None = key(
         None,

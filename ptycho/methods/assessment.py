@@ -293,6 +293,7 @@ def beam_facts(beam: Beam, initial: Beam) -> dict[str, Any]:
         "position_correction_rms_px": float(np.sqrt(np.mean((moves - moves.mean(axis=0)) ** 2))),
         "flux_rms": float(np.std(beam.flux.astype(float) ** 2)),
         "background_per_pixel": None if beam.background is None else float(beam.background.mean()),
+        "point_spread_px": None if beam.point_spread is None else beam.point_spread.tolist(),
     }
 
 

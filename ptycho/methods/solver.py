@@ -63,6 +63,7 @@ def options_for(
         positions=wanted.positions,
         flux=wanted.flux,
         background=wanted.background,
+        point_spread=wanted.point_spread,
         modes=probe.modes,
         probe_variation=wanted.probe_variation,
         weight_waves=wanted.probe_variation_waves,
@@ -96,14 +97,16 @@ def warm_start_of(start: StartingPoint, data: Dataset, options: ModelOptions) ->
     """
     image, there = start.object, start.object != 0
     image = np.where(there, image, np.mean(image[there]) if there.any() else 1)
-    kept, weight, varied = dict(start.model), options.strength, options.probe_variation
+    weight, varied = options.strength, options.probe_variation
+    kept = {"point_spread": "not refined"} | dict(start.model)  # older runs do not know of it
     if options.slices is None and kept.get("slices", "1") != "1":  # selected anew
         return WarmStart(image)
     known = 0 if data.beam.opr_modes is None else len(data.beam.opr_modes)
     if varied is not None and varied > known:
         return WarmStart(image)
     count = known if varied is None else varied
-    wanted = {part: getattr(options, part) for part in ("probe", "positions", "flux", "background")}
+    parts = ("probe", "positions", "flux", "background", "point_spread")
+    wanted = {part: getattr(options, part) for part in parts}
     try:
         if options.prior == "none" or (weight is not None and not options.learned):
             chosen = Regularisation(options.weak_prior)
@@ -111,8 +114,8 @@ def warm_start_of(start: StartingPoint, data: Dataset, options: ModelOptions) ->
             chosen = Regularisation.of(kept["regulariser"], options.network)
         else:
             return WarmStart(image)
-        parts = {part: kept[part] == "refined" if it is None else it for part, it in wanted.items()}
-        refine = Refine(**parts, probe_variation=parts["probe"] and count > 0)
+        refined = {part: kept[part] == "refined" if it is None else it for part, it in wanted.items()}
+        refine = Refine(**refined, probe_variation=refined["probe"] and count > 0)
     except (KeyError, ValueError):
         return WarmStart(image)
     values = {part: "refined" if getattr(refine, part) else "not refined" for part in wanted}
@@ -185,6 +188,9 @@ def reconstruct(
             reconstruction = replace(last, before=reconstruction)
     ended = "converged" if converged else "not converged: raise solver.steps"
     log.info("solver: last fit of %d steps, %s", len(course) - 1, ended)
+    if solved.estimate.spread:
+        rows, columns = np.abs(solved.estimate.point_spread).tolist()
+        log.info("solver: point spread of σ %.2f × %.2f detector pixels", rows, columns)
     seconds = time.perf_counter() - began
     decisions = [replace(finding, what=f"solver: {finding.what}") for finding in solved.decisions]
     return replace(
@@ -276,8 +282,8 @@ def _completed(
     fitted = solved.estimate
     joined = Estimate.of(whole.under(reconstruction.beam), fitted.object, normalisation=f)
     flux = joined.flux / np.sqrt(np.mean(joined.flux**2))
-    shared = {"modes": fitted.modes, "background": fitted.background, "opr_modes": fitted.opr_modes}
-    estimate = replace(joined, flux=flux, **shared)
+    shared = "modes", "background", "opr_modes", "point_spread"
+    estimate = replace(joined, flux=flux, **{part: getattr(fitted, part) for part in shared})
     likelihood = replace(solved.objective.likelihood, data=whole, advance=advance)
     objective = replace(solved.objective, likelihood=likelihood)
     if blockwise.divides(whole):

@@ -29,6 +29,7 @@ from ptycho.physics.measurement import (
     shifted_probe,
     shifted_spectrum,
     split_positions,
+    spread,
     through_slices,
     total_intensity,
     uncentre,

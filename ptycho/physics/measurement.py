@@ -1,9 +1,10 @@
 """The measurement, in pure TensorFlow: object → patches → exit waves → far field → intensity → amplitude.
 
-    λ_k = Σ_m | F( c_k P_m · O[r_k : r_k + N] ) |² + b,   A_k = √λ_k
+    λ_k = h ∗ Σ_m | F( c_k P_m · O[r_k : r_k + N] ) |² + b,   A_k = √λ_k
 
-In a near field F is replaced by ``F⁻¹ H F`` (:mod:`~ptycho.physics.fresnel`). A thick sample is L slices:
-``ψ_0 = c P · O_0``, ``ψ_l = O_l · F⁻¹[H Fψ_{l−1}]``, and ``ψ_{L−1}`` leaves it.
+h is the detector's point spread, if it has one. In a near field F is replaced by ``F⁻¹ H F``
+(:mod:`~ptycho.physics.fresnel`). A thick sample is L slices: ``ψ_0 = c P · O_0``,
+``ψ_l = O_l · F⁻¹[H Fψ_{l−1}]``, and ``ψ_{L−1}`` leaves it.
 
 ``forward`` is the whole model, for simulation, networks and scores alike. A probe is ``(K, N, N)``, its K
 modes, or one for each pattern, ``(B, C, K, N, N)``: their intensities add, and so does a background b that
@@ -40,6 +41,7 @@ def forward(
     *,
     flux: tf.Tensor | None = None,
     background: tf.Tensor | None = None,
+    point_spread: tf.Tensor | None = None,
     exact: bool = False,
     support: int | None = None,
     mover: PatchMover = SEPARABLE,
@@ -54,6 +56,7 @@ def forward(
         probe: ``(K, N, N)`` complex64, or one for each pattern, ``(B, C, K, N, N)``.
         flux: c, ``(B, C)`` float32, factor of the probe's amplitude; None: one.
         background: b, ``(N, N)`` float32, ordered as the result; None: none.
+        point_spread: of the detector, as for :func:`spread`; None: none.
         exact: fractions of a pixel move the probe, exactly, rather than the object, by interpolation.
         support: even side of the central square outside which the probe is zero; nothing is computed there.
             None: N.
@@ -69,7 +72,8 @@ def forward(
         whole, probe = split_positions(positions, probe)
         positions, moved = whole, positions - whole
     waves = illuminated_waves(objects, positions, probe, support, mover, between)
-    return total_intensity(at_detector(waves, probe.shape[-1], fresnel, moved), background, flux)
+    far_fields = at_detector(waves, probe.shape[-1], fresnel, moved)
+    return total_intensity(far_fields, background, flux, point_spread)
 
 
 def expected_intensity(
@@ -80,8 +84,9 @@ def expected_intensity(
     fresnel: Fresnel | None = None,
     moved: tf.Tensor | None = None,
     transfer: tf.Tensor | None = None,
+    point_spread: tf.Tensor | None = None,
 ) -> tf.Tensor:
-    """Return :func:`forward` of patches that are cut: ``c² Σ_m |F(P_m·patch)|² + b``, ``(…, N, N)`` float32.
+    """Return :func:`forward` of patches that are cut, ``(…, N, N)`` float32.
 
     Args:
         patches: of objects, ``(…, N, N)`` complex64; of slices, ``(…, L, N, N)``.
@@ -91,10 +96,12 @@ def expected_intensity(
         fresnel: of a near field; None: a far field.
         moved: s, ``(…, 2)``, by which the probe has been moved for positions between pixels; None: not.
         transfer: from one slice to the next, as for :func:`propagate`; None: the objects are thin.
+        point_spread: of the detector, as for :func:`spread`; None: none.
     """
     slices = [patches] if transfer is None else tf.unstack(patches, axis=-3)
     waves = through_slices(slices, probe, transfer)
-    return total_intensity(at_detector(waves, fresnel=fresnel, moved=moved), background, flux)
+    far_fields = at_detector(waves, fresnel=fresnel, moved=moved)
+    return total_intensity(far_fields, background, flux, point_spread)
 
 
 def shift_far_field(patches: Any, ramps: Any) -> Any:
@@ -254,16 +261,45 @@ def intensity(waves: Waves) -> tf.Tensor:
 
 
 def total_intensity(
-    far_fields: Waves, background: tf.Tensor | None = None, flux: tf.Tensor | None = None
+    far_fields: Waves,
+    background: tf.Tensor | None = None,
+    flux: tf.Tensor | None = None,
+    point_spread: tf.Tensor | None = None,
 ) -> tf.Tensor:
-    """Return ``c² Σ_m |Ψ_m|² + b``, ``(…, H, W)`` real, of far fields ``(…, K, H, W)``.
+    """Return ``c² h ∗ Σ_m |Ψ_m|² + b``, ``(…, H, W)`` real, of far fields ``(…, K, H, W)``.
 
     ``background``: b, ``(H, W)``, ordered as the far fields. ``flux``: c, ``(…)``; None: one.
+    ``point_spread``: of h, as for :func:`spread`; None: none.
     """
     total = over_modes(intensity(far_fields))
+    if point_spread is not None:
+        total = spread(total, point_spread)
     if flux is not None:
         total *= tf.square(flux)[..., None, None]
     return total if background is None else total + background
+
+
+def spread(intensity: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
+    """Return intensities as a detector with a Gaussian point spread h measures them.
+
+        h ∗ λ = F⁻¹[ exp(−2π² (σ_row² k_row² + σ_column² k_column²)) Fλ ]
+
+    Circular, because the transform of the wave is, too. Source: Thibault & Menzel, Nature 494 (2013) 68.
+
+    Args:
+        intensity: λ, ``(…, H, W)`` float32, not negative.
+        sigma: σ, ``(2,)`` float32, standard deviations along rows and columns in detector pixels.
+
+    Returns:
+        As ``intensity``; not negative.
+    """
+    factors = []
+    for axis in (0, 1):
+        k = tf.constant(np.fft.fftfreq(intensity.shape[axis - 2]), sigma.dtype)
+        factors.append(tf.exp(-2 * np.pi**2 * tf.square(sigma[axis] * k)))
+    factor = materialised(factors[0][:, None] * factors[1], sigma)
+    spectrum = tf.signal.fft2d(tf.complex(intensity, tf.zeros_like(intensity)))
+    return tf.maximum(tf.math.real(tf.signal.ifft2d(scaled(spectrum, factor))), 0)
 
 
 def shifted_probe(probe: Waves, shifts: tf.Tensor) -> Waves:

@@ -202,14 +202,14 @@ def fit_in_blocks(
     stages: Sequence[Stage] = FROM_NOTHING,
     advance: Advance = silent,
 ) -> Fit:
-    """Fit object, positions, flux and OPR weights of a scan, block by block; modes and background stay.
+    """Fit object, positions, flux and OPR weights of a scan, block by block; what all patterns share stays.
 
     The course has the sum of the blocks' objectives after each stage. What belongs to all of a scan is not
     refined, nor is an affine map of all positions. ``advance`` is called with a number of patterns, each as
     often as it was used.
     """
     positions = refine.positions and objective.moves != "affine"
-    own = replace(refine, probe=False, background=False, positions=positions)
+    own = replace(refine, probe=False, background=False, point_spread=False, positions=positions)
     objective = replace(objective, moves="independent", weight_waves=None)
     estimate, course, evaluations, converged = start, list[float](), 0, True
     for stage in stages:
@@ -364,4 +364,5 @@ def estimate_of(view: Coarser, fine: Estimate) -> Estimate:
         fine.positions * view.ratio,
         fine.flux,
         view.background(fine.background),
+        point_spread=fine.point_spread,
     )

@@ -24,6 +24,8 @@ class Estimate:
         opr_modes: V, ``(K', N, N)`` complex64, in the units of ``modes``, the first of which is
             ``P_0 + Σ_k w_jk V_k`` for pattern j; None is taken for K' = 0.
         opr_weights: w, ``(J, K')`` complex64; without ``opr_modes``, ``(J, 0)``.
+        point_spread: σ of the detector's point spread along rows and columns, ``(2,)`` float32 in pixels, of
+            either sign; None is taken for zero.
     """
 
     object: np.ndarray
@@ -33,11 +35,14 @@ class Estimate:
     background: np.ndarray
     opr_modes: np.ndarray = None  # type: ignore[assignment]  # an array, once it is made
     opr_weights: np.ndarray = None  # type: ignore[assignment]
+    point_spread: np.ndarray = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
         if self.opr_modes is None or not len(self.opr_modes):
             object.__setattr__(self, "opr_modes", np.zeros((0, *self.modes.shape[1:]), np.complex64))
             object.__setattr__(self, "opr_weights", np.zeros((len(self.positions), 0), np.complex64))
+        if self.point_spread is None:
+            object.__setattr__(self, "point_spread", np.zeros(2, np.float32))
 
     @classmethod
     def of(
@@ -57,6 +62,7 @@ class Estimate:
             data.positions.astype(np.float64),
             data.beam.flux,
             ratio**2 * (np.zeros((data.N, data.N), np.float32) if background is None else background),
+            point_spread=data.beam.point_spread,  # type: ignore[arg-type]
         )
         varied, weights = data.model_opr_modes, data.beam.opr_weights
         return constant if varied is None else constant.varied_by(ratio * varied, weights)
@@ -75,6 +81,11 @@ class Estimate:
     def varies(self) -> bool:
         """Whether the probe differs between patterns."""
         return len(self.opr_modes) > 0
+
+    @property
+    def spread(self) -> bool:
+        """Whether the detector has a point spread."""
+        return bool(self.point_spread.any())
 
     def at(self, indices: np.ndarray) -> Estimate:
         """Return the same of some of the patterns, ``(n,)``."""
@@ -101,6 +112,7 @@ class Estimate:
             dark if dark.any() else None,
             (self.opr_modes / (scale * normalisation)).astype(np.complex64) if self.varies else None,
             self.opr_weights if self.varies else None,
+            np.abs(self.point_spread) if self.spread else None,
         )
 
 
@@ -117,6 +129,7 @@ class Refine:
     background: bool = False
     object: bool = True
     probe_variation: bool = False
+    point_spread: bool = False
 
 
 def more_modes(known: np.ndarray, count: int, power: float = 0.03) -> np.ndarray:

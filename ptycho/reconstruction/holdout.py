@@ -57,7 +57,7 @@ class HoldOut:
             weights = np.zeros((len(data.positions), len(estimate.opr_modes)), np.complex64)
         positions = data.positions.astype(float)
         there = replace(estimate, positions=positions, flux=data.beam.flux, opr_weights=weights)
-        own = replace(refine, probe=False, background=False, object=False)
+        own = replace(refine, probe=False, background=False, point_spread=False, object=False)
         if not (refine.positions or refine.flux or refine.probe_variation):
             return there
         return fit(Objective(self.likelihood, moves="each"), there, own, self.placing_steps).estimate

@@ -1,6 +1,6 @@
 """How likely the measured patterns are under an object and a beam, and its gradient: the compiled part.
 
-    λ_j = (Σ_m |F ψ_jm|² + b) / f²,   ψ_jm = c_j P_m(x − s_j) O[w_j + x],   r_j = w_j + s_j, w_j whole
+    λ_j = (h ∗ Σ_m |F ψ_jm|² + b) / f²,   ψ_jm = c_j P_m(x − s_j) O[w_j + x],   r_j = w_j + s_j, w_j whole
 
 (where patterns are shifted by d_j on the detector, O[w_j + x] has a factor exp(2πi d_j·x/N))
 in photons, f being the normalised amplitude of one (where photons are not known, of one *effective*
@@ -39,6 +39,7 @@ STEP_ARGUMENTS = (
     "background",
     "opr_modes",
     "opr_weights",
+    "point_spread",
     "amplitudes",
     "photon",
     "ramps",
@@ -99,24 +100,26 @@ def likelihood_step(
 
     Args:
         noise: as for :func:`deviance`.
-        refined: of ``windows``, ``fractions``, ``flux``, ``modes``, ``background`` those whose gradients
-            are returned, or ``opr_modes`` and ``opr_weights``: the object at whole pixels ``(B, N, N)``
-            complex64, or slices ``(B, L, N, N)``, what is left of the positions ``(B, 2)``, by which the
-            probe is moved, c ``(B,)``, ``(K, N, N)`` complex64 or those of each pattern, ``(B, K, N, N)``,
-            ``(N, N)``, and the modes ``(K', N, N)`` by which the first varies, K' of 0 too, with their
-            weights ``(B, K')``, complex64.
+        refined: of ``windows``, ``fractions``, ``flux``, ``modes``, ``background``, ``opr_modes``,
+            ``opr_weights`` and ``point_spread`` those whose gradients are returned: the object at whole
+            pixels ``(B, N, N)`` complex64, or slices ``(B, L, N, N)``, what is left of the positions
+            ``(B, 2)``, by which the probe is moved, c ``(B,)``, ``(K, N, N)`` complex64 or those of each
+            pattern, ``(B, K, N, N)``, ``(N, N)``, the modes ``(K', N, N)`` by which the first varies, K' of 0
+            too, with their weights ``(B, K')``, complex64, and σ of the detector's point spread h, ``(2,)``,
+            or ``(0,)``: there is none.
         moved: positions have fractions of a pixel, or may get them.
         compile_xla: compile with XLA; None: do not compile at all, for a single use.
         fresnel: of a near field; None: a far field.
         batch: patterns that are computed at once, a divisor of B; None: all. See :func:`in_batches`.
 
     Returns:
-        ``(windows, fractions, flux, modes, background, opr_modes, opr_weights, amplitudes, photon, ramps,
-        transfer, batches) → (deviance (B,), gradients by name)``; amplitudes ``√n (B, N, N)`` are
-        ``UNMEASURED`` where nothing was measured, photon is f, and ``ramps (B, 2, N)`` shift the far fields
-        (``(B, 0, N)``: they are not). ``transfer (N, N)`` propagates from one slice to the next (``(0, 0)``:
-        the object is thin). ``batches``: how many batches are computed, from the first on; deviances and
-        gradients of the other patterns are zero. The gradient of a complex value is ``∂/∂re + i ∂/∂im``.
+        ``(windows, fractions, flux, modes, background, opr_modes, opr_weights, point_spread, amplitudes,
+        photon, ramps, transfer, batches) → (deviance (B,), gradients by name)``; amplitudes ``√n (B, N, N)``
+        are ``UNMEASURED`` where nothing was measured, photon is f, and ``ramps (B, 2, N)`` shift the far
+        fields (``(B, 0, N)``: they are not). ``transfer (N, N)`` propagates from one slice to the next
+        (``(0, 0)``: the object is thin). ``batches``: how many batches are computed, from the first on;
+        deviances and gradients of the other patterns are zero. The gradient of a complex value is
+        ``∂/∂re + i ∂/∂im``.
     """
 
     def evaluate(values: Tensors) -> tuple[tf.Tensor, Tensors]:
@@ -131,9 +134,11 @@ def likelihood_step(
             probe = physics.probe_of_each(values["modes"], values["opr_modes"], values["opr_weights"])
             probe = probe if shifts is None else physics.shifted_spectrum(probe, shifts)
             windows = physics.shift_far_field(values["windows"], values["ramps"])
-            transfer = values["transfer"] if values["transfer"].shape[0] else None
+            transfer, spread = (
+                values[name] if values[name].shape[0] else None for name in ("transfer", "point_spread")
+            )
             intensity = physics.expected_intensity(
-                windows, probe, values["flux"], values["background"], fresnel, shifts, transfer
+                windows, probe, values["flux"], values["background"], fresnel, shifts, transfer, spread
             )
             pixels = deviance(intensity / tf.square(values["photon"]), known, noise)
             deviances = tf.reduce_sum(weight * pixels, (1, 2))

@@ -25,7 +25,7 @@ from ptycho.reconstruction.blocks import (
     multiresolution_start,
 )
 from ptycho.reconstruction.estimate import Estimate, Refine
-from ptycho.reconstruction.model_selection import first_background, first_noise, select_model
+from ptycho.reconstruction.model_selection import first_background, first_noise, first_spread, select_model
 from ptycho.reconstruction.prior import Prior
 from ptycho.reconstruction.probe_variation import weigh_variation
 from ptycho.reconstruction.regulariser_selection import Regularisation, select_regulariser
@@ -102,7 +102,8 @@ def solve(
     beam = selection.estimate
     kept_share = selection.holdout.kept_share
     start = Estimate.of(data, options.start_object(data, beam.modes), len(beam.modes))
-    start = replace(start, modes=beam.modes, background=beam.background / np.float32(kept_share))
+    background = beam.background / np.float32(kept_share)
+    start = replace(start, modes=beam.modes, background=background, point_spread=beam.point_spread)
     varies = selection.refine.probe_variation
     start = start.varied_by(beam.opr_modes, None if varies else start.opr_weights)
     stages: tuple[Stage, ...] = TO_THE_END
@@ -149,6 +150,8 @@ def _go_on(
         start = replace(start, object=divided(warm_start.object, options.slices or 1))
     if warm_start.refine.background:  # no product holds it
         start = replace(start, background=first_background(noise, start))
+    if warm_start.refine.point_spread:
+        start = first_spread(noise, start)[0]
     kept = np.s_[: options.probe_variation]
     start = start.varied_by(start.opr_modes[kept], start.opr_weights[:, kept])
     last = _finish(objective, start, warm_start.refine, options.steps, watch, blockwise, TO_THE_END)
@@ -191,7 +194,7 @@ def _beam_in_the_middle(selection: Selection, objective: Objective, start: Estim
     """Return the estimate with modes, background and affine map that explain the middle of a scan."""
     refine, data = selection.refine, objective.likelihood.data
     mapped = refine.positions and objective.moves in ("affine", "affine_and_independent")
-    if not (refine.probe or refine.background or mapped):
+    if not (refine.probe or refine.background or refine.point_spread or mapped):
         return start
     chosen = data.central(data.held_by(selection.limits.beam_pixels, selection.limits.count(data.N)))
     part = data.cut_out(chosen)
@@ -199,14 +202,15 @@ def _beam_in_the_middle(selection: Selection, objective: Objective, start: Estim
     some = replace(objective, likelihood=likelihood, learned=None)
     flat = selection.options.start_object(part, start.modes)
     there = Estimate.of(part, flat, len(start.modes), likelihood.normalisation)
-    there = replace(there, modes=start.modes, background=start.background)
+    shared = "modes", "background", "point_spread"
+    there = replace(there, **{part: getattr(start, part) for part in shared})
     there = there.varied_by(start.opr_modes, None if refine.probe_variation else there.opr_weights)
     first = objective.options.first
     there = multiresolution_start(some, there, first) or fit_from_constant(some, there, first).estimate
     if refine.probe_variation:
         there = weigh_variation(some.likelihood, there)
     fitted = fit(some, there, refine, selection.limits.core_steps, objective.options.preliminary).estimate
-    start = replace(start, modes=fitted.modes, background=fitted.background, opr_modes=fitted.opr_modes)
+    start = replace(start, **{part: getattr(fitted, part) for part in (*shared, "opr_modes")})
     if not mapped:
         return start
     centre = start.positions[chosen].mean(axis=0)

@@ -121,6 +121,7 @@ def predictions(
             tf.constant(data.model_probes(chunk)),
             flux=None if data.beam.steady else tf.constant(data.beam.flux[chunk, None]),
             background=data.model_background,
+            point_spread=None if data.beam.point_spread is None else tf.constant(data.beam.point_spread),
             exact=data.exact,
             support=n,
             fresnel=data.fresnel,

@@ -28,7 +28,7 @@ from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
 from ptycho.scan.probe import pupil_of
 
-POSITION_MODEL = "position model"  # what a decision is about
+POSITION_MODEL, POINT_SPREAD = "position model", "point_spread"  # what decisions are about
 
 
 def select_model(
@@ -181,6 +181,42 @@ def _try_drift(selection: Selection) -> None:
     A beam that lacks modes or a background lets it explain a little.
     """
     _try_affine_part(selection, DRIFT)
+
+
+def _try_point_spread(selection: Selection) -> None:
+    """Refine the width of the detector's point spread, if one explains the patterns as they are fitted.
+
+    Before slices and modes, each of which would stand for it in part.
+    """
+    specified = selection.options.point_spread
+    if specified is False:
+        return
+    start, lower = first_spread(selection.kept, selection.estimate)
+    if lower or specified:
+        refine = replace(selection.refine, point_spread=True)
+        selection.try_model(POINT_SPREAD, start, refine, specified)
+
+
+def first_spread(
+    likelihood: ScanLikelihood, estimate: Estimate, widths: tuple[float, ...] = (0.05, 0.1, 0.25, 0.5, 1.0)
+) -> tuple[Estimate, bool]:
+    """Return an estimate with the best of some ``widths`` σ in pixels, and whether it is likelier so.
+
+    The least ones are a test of the slope: a fit without a point spread has taken on a part of it.
+    """
+    spread = [replace(estimate, point_spread=np.full(2, sigma, np.float32)) for sigma in widths]
+    values = [likelihood.evaluate(there).value for there in (estimate, *spread)]
+    return spread[int(np.argmin(values[1:]))], min(values) < values[0]
+
+
+def _try_no_point_spread(selection: Selection) -> None:
+    """Drop the point spread where it stood for modes, slices or a background that came later."""
+    if selection.refine.point_spread and selection.options.point_spread is None:
+        selection.forget(POINT_SPREAD)
+        start = replace(selection.estimate, point_spread=np.zeros(2, np.float32))
+        refine = replace(selection.refine, point_spread=False)
+        values = "not refined", "refined"
+        selection.try_model(POINT_SPREAD, start, refine, None, values, simpler=True)
 
 
 def _try_modes(selection: Selection, beyond: int = 0) -> None:
@@ -411,12 +447,14 @@ HYPOTHESES = (
     _try_part("positions"),
     _try_drift,
     _try_part("flux"),
+    _try_point_spread,
     try_slices,
     _try_modes,
     _try_slices_again,
     _try_variation_and_mode,
     _try_background,
     _try_fewer_modes,
+    _try_no_point_spread,
     _try_nominal,
     _try_again,
     _try_less_variation,

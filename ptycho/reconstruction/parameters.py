@@ -2,7 +2,7 @@
 
     u = √H · value,   H_O = 4 Σ_j Σ_m |c_j P_m|² / f²,   H_P = 4 Σ_j |c_j O_j|² / f²,
     H_r = 4 Σ |P ∂O_j|² / f²,   H_c = 4 Σ |P O_j|² / f²,   H_β = 4 J / f²
-    H_V = H_P,   H_w = 4 Σ |c_j V_k O_j|² / f²
+    H_V = H_P,   H_w = 4 Σ |c_j V_k O_j|² / f²,   H_σ = 4 Σ (∂A/∂σ)² / f²
 
 H is the diagonal of the Gauss-Newton matrix of half the deviance, f² the intensity of one photon; OPR weights
 w have a mean power of one, though those that a fit begins with may be nearly zero. Positions move by Π Δr,
@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy import fft
 
 from ptycho.reconstruction.estimate import Estimate, Refine
 from ptycho.scan.probe import ProbeSupport
@@ -77,6 +78,8 @@ class Parameters:
             "opr_modes": (refine.probe and varied, brightness),
             "opr_weights": (refine.probe_variation and varied, weight_curvature(estimate)),
         }
+        if refine.point_spread and estimate.spread:
+            parts["point_spread"] = True, _spread_curvature(estimate)
         scales = {}
         for name, (is_refined, curvature) in parts.items():
             if is_refined:
@@ -102,6 +105,7 @@ class Parameters:
             "background": np.sqrt(np.maximum(self.base.background, 0)),
             "opr_modes": self.base.opr_modes,
             "opr_weights": self.base.opr_weights,
+            "point_spread": self.base.point_spread,
         }
         return self._joined({name: scale * values[name] for name, scale in self.scales.items()})
 
@@ -202,6 +206,25 @@ def _curvatures(estimate: Estimate) -> tuple[np.ndarray, np.ndarray, np.ndarray]
         energies[part] = np.einsum("yx,jyx->j", intensity, windows)
         slopes[part] = np.einsum("yx,jyx->j", intensity, inner_windows(slope, corners[part], N)) * flux
     return brightness, slopes, energies
+
+
+def _spread_curvature(estimate: Estimate, patterns: int = 8, least: float = 0.1) -> np.ndarray:
+    """``Σ (∂A/∂σ)²`` along either axis, ``(2,)``, from so many of the ``patterns``.
+
+    σ is taken for ``least``, at least: from zero the slope is zero.
+    """
+    count, N = len(estimate.positions), estimate.modes.shape[-1]
+    some = np.linspace(0, count - 1, min(patterns, count)).round().astype(int)
+    corners = np.floor(estimate.positions[some] + 0.5).astype(np.int64)
+    windows = inner_windows(estimate.projection, corners, N) * estimate.flux[some, None, None]
+    waves = fft.fft2(windows[:, None] * estimate.modes, norm="ortho")
+    sigma, squares = np.maximum(np.abs(estimate.point_spread), least), np.fft.fftfreq(N) ** 2
+    axes = squares[:, None], squares
+    factor = np.exp(-2 * np.pi**2 * (sigma[0] ** 2 * axes[0] + sigma[1] ** 2 * axes[1]))
+    spectra = factor * fft.fft2(np.sum(np.abs(waves) ** 2, axis=1))
+    rates = floored(fft.ifft2(spectra).real) + 1e-30
+    slopes = (fft.ifft2(-4 * np.pi**2 * sigma[k] * axes[k] * spectra).real for k in (0, 1))
+    return np.array([np.sum(slope**2 / (4 * rates)) for slope in slopes]) * count / len(some)
 
 
 def weight_curvature(estimate: Estimate) -> np.ndarray:

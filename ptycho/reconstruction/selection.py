@@ -79,11 +79,12 @@ class SelectionOptions:
 class ModelOptions:
     """Parts refined besides the object; None: selected by cross-validation."""
 
-    # probe, positions, flux, background: whether they are refined
+    # whether they are refined
     probe: Choice = None
     positions: Choice = None
     flux: Choice = None
     background: Choice = None
+    point_spread: Choice = None  # of the detector
     modes: int | None = None  # number of the probe's modes; None: one more than the probe has, if that helps
     probe_variation: int | None = None  # number of its OPR modes, by which it varies; None: as many as help
     # number of cosines over the scan, of which their weights consist; None: independent

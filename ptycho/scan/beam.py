@@ -12,7 +12,9 @@ import numpy as np
 class Beam:
     """The illumination of the object, and its positions.
 
-        λ_j = Σ_m | F( c_j P_jm · O[r_j : r_j + N] ) |² + b,   P_j0 = P_0 + Σ_k w_jk V_k,   else P_jm = P_m
+        λ_j = h ∗ Σ_m | F( c_j P_jm · O[r_j : r_j + N] ) |² + b,   P_j0 = P_0 + Σ_k w_jk V_k
+
+    and P_jm = P_m for the other modes.
 
     Attributes:
         probe: P, modes ``(K, N, N)`` complex64, the strongest first; one ``(N, N)`` is taken, too.
@@ -23,6 +25,8 @@ class Beam:
         opr_modes: V, ``(K', N, N)`` complex64, by which the first mode varies over the scan (orthogonal probe
             relaxation: Odstrčil et al., Opt. Express 24 (2016) 8360); None: it does not.
         opr_weights: w, ``(J, K')`` complex64; None: there are no ``opr_modes``.
+        point_spread: σ of the detector's Gaussian point spread h along rows and columns, ``(2,)`` float32 in
+            detector pixels; None: there is none.
     """
 
     probe: np.ndarray
@@ -31,6 +35,7 @@ class Beam:
     background: np.ndarray | None = None
     opr_modes: np.ndarray | None = None
     opr_weights: np.ndarray | None = None
+    point_spread: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         if self.probe.ndim == 2:
@@ -41,6 +46,7 @@ class Beam:
     def __repr__(self) -> str:
         K, others = len(self.probe), "" if self.background is None else ", a background"
         others += "" if self.opr_modes is None else f", OPR modes: {len(self.opr_modes)}"
+        others += "" if self.point_spread is None else ", a point spread"
         shape = f"{self.N} × {self.N}"
         return f"Beam({K} mode{'s'[: K > 1]} of {shape}, {len(self.positions)} positions{others})"
 
@@ -90,9 +96,10 @@ class Beam:
         return replace(self.with_probe(scale * self.probe), opr_modes=varied)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Return the arrays of files: probe, positions, flux ``(J,)``; background, OPR modes if any."""
+        """Return the arrays of files: probe, positions, flux ``(J,)``; what else there is."""
         arrays = {"probe": self.probe, "positions": self.positions, "flux": self.flux}
-        others = {key: getattr(self, key) for key in ("background", "opr_modes", "opr_weights")}
+        optional = ("background", "opr_modes", "opr_weights", "point_spread")
+        others = {key: getattr(self, key) for key in optional}
         return arrays | {key: array for key, array in others.items() if array is not None}
 
 

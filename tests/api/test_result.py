@@ -38,6 +38,7 @@ def result_of(phase, pixel_m=PIXEL, **more):
         np.full((N, N), 0.5, "f4"),
         varied.astype(np.complex64),
         weights.astype(np.complex64),
+        np.array([0.4, 0.7], np.float32),
     )
     sigma = np.where(MASK, 0.01 * (2 + amplitude), np.inf).astype(np.float32)[None]
     exported = ExportedScan(
@@ -104,7 +105,7 @@ def test_a_result_is_read_back_as_it_was_saved(result, tmp_path, ending):
         one, other = getattr(result, key), getattr(back, key)
         np.testing.assert_array_equal(other, one, err_msg=key)
         assert one.dtype == other.dtype, key
-    for key in ("flux", "background"):
+    for key in ("flux", "background", "point_spread"):
         np.testing.assert_array_equal(getattr(back.beam, key), getattr(result.beam, key))
     for key in ("amplitude", "phase"):
         np.testing.assert_array_equal(getattr(back.errors, key), getattr(result.errors, key))

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
+from scipy.ndimage import fourier_gaussian
 
 from helpers.datasets import single_patterns
 from helpers.reference import random_complex
@@ -30,8 +31,8 @@ def smooth_object(rng, side, cutoff=0.18, contrast=1.0):
     return (0.8 + 0.2 * amplitude) * np.exp(1j * phase)
 
 
-def intensity_of(image, modes, position, flux=1.0, background=0.0):
-    """``Σ_m |F c P_m(x − s) O[w + x]|² + b`` of one pattern by loops, zero frequency at sample 0."""
+def intensity_of(image, modes, position, flux=1.0, background=0.0, sigma=(0, 0)):
+    """``h ∗ Σ_m |F c P_m(x − s) O[w + x]|² + b`` of one pattern by loops, zero frequency at sample 0."""
     side = modes.shape[-1]
     whole = [int(np.floor(p + 0.5)) for p in position]
     q = np.fft.fftfreq(side)
@@ -39,11 +40,11 @@ def intensity_of(image, modes, position, flux=1.0, background=0.0):
     window = np.array(
         [[image[whole[0] + i, whole[1] + j] for j in range(side)] for i in range(side)], complex
     )
-    total = np.zeros((side, side)) + background
+    total = np.zeros((side, side))
     for mode in modes:
         moved = np.fft.ifft2(np.fft.fft2(mode) * np.exp(-2j * np.pi * angle))
         total += np.abs(np.fft.fft2(flux * moved * window) / side) ** 2
-    return total
+    return np.maximum(np.fft.ifft2(fourier_gaussian(np.fft.fft2(total), sigma)).real, 0) + background
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +56,7 @@ class Scan:
     positions: np.ndarray
     flux: np.ndarray
     background: np.ndarray
+    point_spread: tuple[float, float] = (0.0, 0.0)  # σ along rows and columns, pixels
 
     @classmethod
     def of(cls, rng, photons=1e5, count=6, step=2.6, modes=None, contrast=1.0):
@@ -74,7 +76,8 @@ class Scan:
     def intensity(self):
         """Expected photons ``(J, N, N)``, zero frequency at sample 0."""
         beams = zip(self.positions, self.flux, strict=True)
-        return np.array([intensity_of(self.object, self.modes, *beam, self.background) for beam in beams])
+        shared = self.background, self.point_spread
+        return np.array([intensity_of(self.object, self.modes, *beam, *shared) for beam in beams])
 
     def dataset(self, rng=None, intensity=None, **changes):
         """Return the measured scan, with Poisson noise of ``rng``, or without noise (None).
@@ -97,6 +100,7 @@ class Scan:
             self.positions.astype(np.float64),
             self.flux.astype(np.float32),
             (f**2 * self.background).astype(np.float32),
+            point_spread=np.array(self.point_spread, np.float32),
         )
 
     def rough(self, f):
@@ -108,14 +112,15 @@ def likelihood_of(data, **changes):
     return ScanLikelihood(data, data.normalisation, **({"compile_xla": False} | changes))
 
 
-def full_scan(count):
+def full_scan(count, point_spread=(0.0, 0.0)):
     """``count²`` patterns with two modes, positions between pixels, flux and background."""
     rng = np.random.default_rng(4)
     made = Scan.of(rng, 1.0, count=count)
     modes = 4 * random_complex(rng, (2, N, N)) * np.array([1, 0.4])[:, None, None]
     modes[1, :, 3] = 0  # the two modes and axes are distinguishable
     background = rng.uniform(0.5, 6, (N, N))
-    return replace(made, modes=modes, flux=rng.uniform(0.7, 1.3, count**2), background=background)
+    flux = rng.uniform(0.7, 1.3, count**2)
+    return replace(made, modes=modes, flux=flux, background=background, point_spread=point_spread)
 
 
 def check_gradient(likelihood, scan, f, part):

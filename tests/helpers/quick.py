@@ -8,12 +8,15 @@ NOTHING_SELECTED = {
     "positions": False,
     "flux": False,
     "background": False,
+    "point_spread": False,
     "regulariser": "edge_preserving",
     "regularisation_weight": 1.0,
 }
 
 
-KNOWN = ModelOptions(probe=False, positions=False, flux=False, background=False, prior="none")
+KNOWN = ModelOptions(
+    probe=False, positions=False, flux=False, background=False, point_spread=False, prior="none"
+)
 
 
 def decided(solved):

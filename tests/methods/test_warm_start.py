@@ -1,5 +1,6 @@
 """Options of the solver: of a run that starts from an earlier one, and of a near field."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,7 +16,7 @@ from ptycho.reconstruction.selection import ModelOptions
 
 LEARNED = "learned, κ 2, beside second_order, λ 10"
 MODEL = {"probe": "refined", "positions": "not refined", "flux": "refined", "background": "not refined"}
-MODEL |= {"modes": "2", "regulariser": LEARNED}
+MODEL |= {"point_spread": "not refined", "modes": "2", "regulariser": LEARNED}
 IMAGE = np.array([[0, 2], [2j, 2 + 2j]])
 
 
@@ -31,6 +32,9 @@ def test_the_model_of_the_earlier_run_is_kept():
     assert {one.what: one.value for one in start.decisions} == MODEL
     assert {one.why for one in start.decisions} == {"as in the run that start names"}
     assert start.object[0, 0] == np.mean(IMAGE[IMAGE != 0]), "where nothing is known"
+    older = {part: value for part, value in MODEL.items() if part != "point_spread"}
+    assert warm_start(older).refine == start.refine
+    assert warm_start(MODEL | {"point_spread": "refined"}).refine == replace(start.refine, point_spread=True)
 
 
 @pytest.mark.parametrize("specified, count", [(None, 3), (1, 1), (0, 0)])  # more: selected anew

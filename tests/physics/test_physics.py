@@ -6,6 +6,7 @@ import tensorflow as tf
 from helpers import reference
 from helpers.gradients import gradients, slope_along
 from helpers.measurement import diffract, exit_waves
+from scipy.ndimage import gaussian_filter
 
 from ptycho import physics
 from ptycho.physics import PROJECTIVE, SEPARABLE
@@ -166,6 +167,31 @@ def test_gradient_of_the_amplitude_is_zero_at_zero(compile_xla):
     found = gradient(tf.constant(values)).numpy()
     assert np.isfinite(found).all()
     np.testing.assert_allclose(found[[0, 1, 3]], [0, 0.6 + 0.8j, 0], atol=1e-6)
+
+
+@pytest.mark.parametrize("compile_xla", [False, True])
+def test_point_spread_of_odd_non_square_intensities(rng, compile_xla):
+    """Against SciPy's Gaussian that wraps around, and one wave along columns against its closed form."""
+    sigma, images = (1.3, 0.0), rng.uniform(1, 9, (2, 15, 22)).astype(np.float32)
+    spread = tf.function(physics.spread, jit_compile=compile_xla)
+    found = spread(tf.constant(images), tf.constant(sigma, tf.float32))
+    expected = gaussian_filter(images, (0, *sigma), mode="wrap", truncate=8)
+    np.testing.assert_allclose(found, expected, rtol=1e-3)  # SciPy samples its Gaussian
+    wave = 1 + np.cos(2 * np.pi * 3 * np.arange(22) / 22 + 0.4) * np.ones((15, 1))
+    found = spread(tf.constant(wave[None], tf.float32), tf.constant([0.7, 0.5]))[0]
+    damped = 1 + np.exp(-2 * (np.pi * 0.5 * 3 / 22) ** 2) * (wave - 1)
+    np.testing.assert_allclose(found, damped, atol=1e-5)
+
+
+def test_a_background_is_not_spread_but_every_mode_is(objects):
+    modes = reference.random_complex(np.random.default_rng(2), (2, N, N)).astype(np.complex64)
+    places, sigma = tf.constant(INTEGER, tf.float32), tf.constant([0.6, 1.1])
+    given = tf.constant(objects, tf.complex64), places, tf.constant(modes)
+    background = np.zeros((N, N), np.float32)
+    background[4, 5] = 50
+    found = physics.forward(*given, background=tf.constant(background), point_spread=sigma)
+    expected = physics.spread(physics.forward(*given), sigma) + background
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-3)
 
 
 @pytest.mark.parametrize("which", ["objects", "positions", "probe"])

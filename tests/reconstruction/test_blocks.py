@@ -166,6 +166,15 @@ def test_the_solver_takes_blocks_where_a_scan_is_large(scan, data):
     assert distance(found.estimate.object, scan.object, illuminated_mask(scan)) < 0.05
 
 
+def test_the_point_spread_of_a_scan_in_blocks_is_that_of_its_middle(scan):
+    data = replace(scan, point_spread=(0.6, 0.6)).dataset(np.random.default_rng(5))
+    known = dict.fromkeys(("probe", "positions", "flux", "background"), False)
+    options = ModelOptions(prior="edge_preserving", strength=3.0, **known)
+    found = solve(data, options, 0, False, blockwise=Blockwise(MOST))
+    np.testing.assert_allclose(np.abs(found.estimate.point_spread), 0.6, atol=0.06)
+    assert distance(found.estimate.object, scan.object, illuminated_mask(scan)) < 0.07
+
+
 def in_a_file(path, seed):
     """Write the weights of a network into a file."""
     np.savez(path, weight=np.random.default_rng(seed).normal(size=3))

@@ -16,9 +16,11 @@ from scipy.stats import poisson
 from ptycho import physics
 from ptycho.physics.deviance import deviance_of_counts
 from ptycho.reconstruction import object_windows, scan_likelihood
+from ptycho.reconstruction.estimate import Estimate
 from ptycho.reconstruction.likelihood import UNMEASURED, deviance, likelihood_step, noise_deviance
+from ptycho.reconstruction.misfit import predictions
 
-PARTS = ("object", "modes", "positions", "flux", "background")
+PARTS = ("object", "modes", "positions", "flux", "background", "point_spread")
 
 
 def likelihood_of(data, **changes):
@@ -71,7 +73,7 @@ def test_gaussian_and_robust_by_their_formulas():
 @pytest.fixture(scope="module")
 def scan():
     """25 patterns, 40 photons a pixel."""
-    return full_scan(5)
+    return full_scan(5, point_spread=(0.5, 0.8))
 
 
 @pytest.fixture(scope="module")
@@ -82,11 +84,12 @@ def data(scan):
 
 
 def test_forward_by_loops(scan):
-    """Modes, flux, background, and fractions of positions, which shift the probe."""
+    """Modes, flux, background, point spread, and fractions of positions, which shift the probe."""
     estimate = scan.estimate(1.0)
     objects, modes = tf.constant(estimate.object[None]), tf.constant(estimate.modes)
     places = tf.constant(scan.positions[None], tf.float32)
-    beam = {"flux": tf.constant(estimate.flux[None]), "background": tf.constant(estimate.background)}
+    beam = {part: tf.constant(getattr(estimate, part)) for part in ("background", "point_spread")}
+    beam["flux"] = tf.constant(estimate.flux[None])
     found = physics.forward(objects, places, modes, exact=True, **beam)
     np.testing.assert_allclose(found[0], scan.intensity(), rtol=2e-4, atol=2e-3)
 
@@ -100,6 +103,18 @@ def test_deviance_of_every_pattern(scan, data, compiled):
     np.testing.assert_allclose(found.deviance, pixels[:, measured].sum(axis=1), rtol=1e-4)
     assert found.value == pytest.approx(pixels[:, measured].sum() / 2, rel=1e-5)
     assert found.gradients == {}
+
+
+def test_scores_predict_with_the_point_spread(scan, data):
+    """Of the beam of an estimate, at amplitudes of the dataset's scale."""
+    estimate = replace(scan.estimate(data.normalisation), point_spread=np.array([-0.5, 0.8], np.float32))
+    under = replace(
+        data.under(estimate.beam(data.photon_scale, data.normalisation)), exact=True, photon_scale=1.0
+    )
+    (_, found), *_ = predictions(estimate.object, under, np.arange(25))
+    np.testing.assert_allclose(np.square(found) / under.normalisation**2, scan.intensity(), rtol=1e-3)
+    again = Estimate.of(under, estimate.object, normalisation=data.normalisation)
+    np.testing.assert_allclose(again.point_spread, [0.5, 0.8], rtol=1e-6)
 
 
 def test_what_was_not_measured_weighs_nothing(scan, data):
@@ -191,8 +206,9 @@ def test_windows_and_their_sum_are_those_of_loops_wherever_they_lie():
 def compiled(stage):
     """A step of two patterns, one mode and one OPR mode, as XLA has it at some stage."""
     step = likelihood_step("poisson", ("windows", "modes", "fractions"), True, True)
-    sizes = ((2, N, N), (2, 2), (2,), (1, N, N), (N, N), (1, N, N), (2, 1), (2, N, N), (), (2, 2, N), (0, 0))
-    dtypes = [tf.complex64 if k in (0, 3, 5, 6, 9, 10) else tf.float32 for k in range(len(sizes))]
+    beam = (2, 2), (2,), (1, N, N), (N, N), (1, N, N), (2, 1), (0,)
+    sizes = (2, N, N), *beam, (2, N, N), (), (2, 2, N), (0, 0)
+    dtypes = [tf.complex64 if k in (0, 3, 5, 6, 10, 11) else tf.float32 for k in range(len(sizes))]
     arguments = [tf.ones(size, dtype) for size, dtype in zip(sizes, dtypes, strict=True)] + [tf.constant(1)]
     return step.experimental_get_compiler_ir(*arguments)(stage=stage)
 
@@ -216,11 +232,21 @@ def test_where_nothing_is_expected_gradients_are_finite():
     for noise in ("poisson", "gaussian", "robust"):
         step = likelihood_step(noise, ("windows", "modes", "background"), False, False)
         beam = tf.zeros((2, 2)), tf.ones(2), windows[:1], tf.zeros((N, N)), windows[:0], windows[:, :0, 0]
+        beam = *beam, tf.zeros(0)
         _, found = step(windows, *beam, patterns, small, windows[:, :0], windows[0, :0, :0], tf.constant(1))
         assert all(np.isfinite(gradient.numpy()).all() for gradient in found.values())
 
 
-EVERYTHING = ("windows", "fractions", "flux", "modes", "background", "opr_modes", "opr_weights")
+EVERYTHING = (
+    "windows",
+    "fractions",
+    "flux",
+    "modes",
+    "background",
+    "opr_modes",
+    "opr_weights",
+    "point_spread",
+)
 
 
 @pytest.mark.parametrize("moved", [True, False])
@@ -239,8 +265,9 @@ def test_batches_give_what_all_patterns_at_once_give(moved, own_modes):
     beam = numbers(count, 2), numbers(count), modes, numbers(side, side), waves(2, side, side)
     amplitudes = numbers(count, side, side).numpy()
     amplitudes[:, :3] = UNMEASURED
-    known = waves(count, side, side), *beam, waves(count, 2), tf.constant(amplitudes), tf.constant(0.3)
-    known = *known, waves(count, 2, side), waves(0, 0), tf.constant(3)
+    spread = tf.constant([0.6, 1.1], tf.float32)
+    known = waves(count, side, side), *beam, waves(count, 2), spread, tf.constant(amplitudes)
+    known = *known, tf.constant(0.3), waves(count, 2, side), waves(0, 0), tf.constant(3)
     expected, slopes = likelihood_step("poisson", EVERYTHING, moved, None)(*known)
     values, gradients = likelihood_step("poisson", EVERYTHING, moved, True, batch=4)(*known)
     np.testing.assert_allclose(values, expected, rtol=1e-5)
@@ -257,7 +284,7 @@ def test_batches_without_patterns_are_not_computed(compile_xla):
     step = likelihood_step("poisson", ("windows", "modes"), False, compile_xla, batch=2)
     windows, ones = tf.ones((6, N, N), tf.complex64), tf.ones((6, N, N))
     beam = tf.zeros((6, 2)), tf.ones(6), windows[:1], tf.zeros((N, N)), windows[:0], windows[:, :0, 0]
-    known = windows, *beam, ones, tf.constant(1.0), windows[:, :0], windows[0, :0, :0]
+    known = windows, *beam, tf.zeros(0), ones, tf.constant(1.0), windows[:, :0], windows[0, :0, :0]
     whole, some = (step(*known, tf.constant(count)) for count in (3, 2))
     np.testing.assert_array_equal(some[0][:4], whole[0][:4])
     np.testing.assert_allclose(some[1]["modes"], whole[1]["modes"] * 2 / 3, rtol=1e-5)

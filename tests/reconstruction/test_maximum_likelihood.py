@@ -80,6 +80,15 @@ def test_a_background_is_refined(scan):
     assert np.median(photons) == pytest.approx(30, rel=0.1)
 
 
+def test_a_point_spread_is_refined(scan):
+    """Of another width along rows than along columns; no mode or slice stands for it."""
+    data = replace(scan, point_spread=(0.7, 0.4)).dataset(np.random.default_rng(5))
+    found = run(data, replace(EDGES, probe=None, positions=False, flux=False), 0)
+    assert decided(found)["point_spread"] == "refined" and found.refine.point_spread
+    np.testing.assert_allclose(np.abs(found.estimate.point_spread), [0.7, 0.4], atol=0.1)
+    assert (decided(found).get("modes", "1"), found.estimate.slices) == ("1", 1)
+
+
 def test_a_second_mode_is_refined():
     first, second = beam(), beam(1.5, 2.0, width=6)
     second = second - first * np.vdot(first, second)
@@ -88,6 +97,7 @@ def test_a_second_mode_is_refined():
     data = scan.dataset(np.random.default_rng(7), probe=scan.modes[0].astype(np.complex64))
     found = run(data, replace(EDGES, positions=False, flux=False, background=False), 0)
     assert decided(found)["probe"] == "refined" and len(found.estimate.modes) == 2
+    assert not found.estimate.spread, "nor does a point spread stand for it"
     power = np.sum(np.abs(found.estimate.modes) ** 2, axis=(1, 2))
     assert power[1] / power.sum() == pytest.approx(0.3, abs=0.05)
 

@@ -11,8 +11,8 @@ from ptycho.reconstruction.estimate import Refine
 from ptycho.reconstruction.parameters import Parameters, illuminated_pixels
 from ptycho.scan.probe import ProbeSupport
 
-ALL = Refine(True, True, True, True)
-PARTS = ("object", "modes", "positions", "flux", "background")
+ALL = Refine(True, True, True, True, point_spread=True)
+PARTS = ("object", "modes", "positions", "flux", "background", "point_spread")
 
 
 @pytest.fixture(scope="module")
@@ -24,6 +24,7 @@ def estimate():
         modes=random_complex(rng, (2, N, N)).astype(np.complex64),
         flux=rng.uniform(0.7, 1.3, 25).astype(np.float32),
         background=rng.uniform(0, 3, (N, N)).astype(np.float32),
+        point_spread=np.array([0.4, 0.9], np.float32),
     )
     found.background[3, 4] = 0
     return found
@@ -46,7 +47,8 @@ def test_the_start_is_the_base(estimate, refine):
         value = getattr(found, part)
         np.testing.assert_allclose(value, getattr(estimate, part), rtol=1e-5, atol=1e-5, err_msg=part)
         assert value.dtype == getattr(estimate, part).dtype
-    refined = refine.object, refine.probe, refine.positions, refine.flux, refine.background
+    names = "object", "probe", "positions", "flux", "background", "point_spread"
+    refined = [getattr(refine, name) for name in names]
     for part, is_refined in zip(PARTS, refined, strict=True):
         assert (part in parameters.names) == is_refined
         if not is_refined:
