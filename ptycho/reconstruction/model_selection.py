@@ -186,15 +186,32 @@ def _try_drift(selection: Selection) -> None:
 def _try_point_spread(selection: Selection) -> None:
     """Refine the width of the detector's point spread, if one explains the patterns as they are fitted.
 
-    Before slices and modes, each of which would stand for it in part.
+    Before slices and modes, each of which would stand for it in part, and until it converges.
     """
-    specified = selection.options.point_spread
+    specified, steps = selection.options.point_spread, selection.limits.probe_steps
     if specified is False:
         return
     start, lower = first_spread(selection.kept, selection.estimate)
     if lower or specified:
         refine = replace(selection.refine, point_spread=True)
-        selection.try_model(POINT_SPREAD, start, refine, specified)
+        selection.try_model(POINT_SPREAD, start, refine, specified, steps=steps)
+    if selection.refine.point_spread and selection.refine.probe:
+        _fit_anew_with_point_spread(selection)
+
+
+def _fit_anew_with_point_spread(selection: Selection) -> None:
+    """Fit object and probe anew under a point spread as wide along both axes, if that explains more.
+
+    Those of a fit without any have taken on a part of it, perhaps all of it along one axis.
+    """
+    estimate, refine, limits = selection.estimate, selection.refine, selection.limits
+    sigma = np.full(2, np.abs(estimate.point_spread).max(), np.float32)
+    constant = constant_start(selection.kept, selection.options)
+    start = replace(constant, positions=estimate.positions, flux=estimate.flux, point_spread=sigma)
+    early = selection.fit(start, OBJECT_ALONE, selection.prior, limits.early_steps).estimate
+    fitted = selection.fit(early, refine, selection.prior, limits.probe_steps)
+    if selection.last is not None and fitted.course[-1] < selection.last.course[-1]:
+        selection.take(fitted, refine)
 
 
 def first_spread(
@@ -263,9 +280,12 @@ def first_background(likelihood: ScanLikelihood, estimate: Estimate, steps: int 
 
 
 def _try_fewer_modes(selection: Selection) -> None:
-    """Drop the weakest mode as long as that helps: a background can explain what it was added for."""
+    """Drop the weakest mode as long as that helps.
+
+    A background or a wider point spread can explain what it was added for.
+    """
     known, refine = len(selection.kept.data.probe), selection.refine
-    if selection.options.modes is not None or not refine.background:
+    if selection.options.modes is not None or not (refine.background or refine.point_spread):
         return
     while (count := len(selection.estimate.modes)) > known:
         start = replace(selection.estimate, modes=selection.estimate.modes[:-1])
