@@ -1,6 +1,6 @@
 """Random cases of every operator and dtype, compared with an oracle at the fixed tolerances below.
 
-    python benchmarks/conformance.py [--cases 500] [--only translate,warp] [--out FOLDER]
+    python benchmarks/conformance.py [--cases 500] [--only translate,warp]
 
 The oracle is TensorFlow's CPU kernel if it has one for the dtype, or else the NumPy loops of ``oracles.py``.
 Every case runs eagerly and compiled, and on every path of the operator. A case fails if a value differs from
@@ -13,21 +13,16 @@ narrower.
 
 from __future__ import annotations
 
-import argparse
-import json
-import sys
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 import tensorflow as tf
 
+from benchmarks import parser
 from benchmarks.conformance_cases import CROP_DTYPES, OPERATORS, Batch
+from benchmarks.tables import write
 
 ULPS = {"bilinear": 4, "nearest": 0}
 
@@ -137,46 +132,33 @@ def check(
     return count
 
 
-def markdown(counts: list[Count]) -> str:
-    lines = [
-        "| operator | dtype | cases | failed | worst / tolerance | bit-identical eagerly "
-        "| border | flipped | size 1 | grid-aligned |",
-        "|---|---|---|---|---|---|---|---|---|---|",
-    ]
-    for c in counts:
-        kinds = " | ".join(str(c.kinds.get(k, "–")) for k in ("border", "flipped", "size 1", "grid-aligned"))
-        lines.append(
-            f"| {c.operator} | {c.dtype} | {c.cases} | {c.failed} | {c.worst:.2f} "
-            f"| {c.identical_eagerly} | {kinds} |"
-        )
-    return "\n".join(lines) + "\n"
+def line(count: Count) -> dict[str, object]:
+    """Return a row of the table."""
+    kinds = {kind: count.kinds.get(kind, "–") for kind in ("border", "flipped", "size 1", "grid-aligned")}
+    return {
+        "operator": count.operator,
+        "dtype": count.dtype,
+        "cases": count.cases,
+        "failed": count.failed,
+        "worst / tolerance": f"{count.worst:.2f}",
+        "bit-identical eagerly": count.identical_eagerly,
+    } | kinds
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description="Compare the XLA operators with their oracles on random cases."
-    )
-    parser.add_argument("--cases", type=int, default=500, help="cases per operator and dtype (default: 500)")
-    parser.add_argument("--only", default="", help="comma-separated parts of operator names (default: all)")
-    parser.add_argument("--dtypes", default="", help="comma-separated dtypes (default: all)")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, default=Path("outputs/benchmarks/conformance"))
-    args = parser.parse_args()
+    options_of = parser(__doc__)
+    options_of.add_argument("--cases", type=int, default=500, help="cases per operator and dtype (500)")
+    options_of.add_argument("--only", default="", help="comma-separated parts of operator names (all)")
+    options = options_of.parse_args()
     tf.get_logger().setLevel("ERROR")
-    counts, start = [], time.perf_counter()
+    rows, failed = [], 0
     for name, operator in OPERATORS.items():
-        if args.only and not any(part in name for part in args.only.split(",")):
-            continue
-        for dtype in operator.dtypes:
-            if args.dtypes and dtype not in args.dtypes.split(","):
-                continue
-            counts.append(check(name, dtype, args.cases, args.seed))
-            print(markdown(counts[-1:]).splitlines()[-1], flush=True)
-    args.out.mkdir(parents=True, exist_ok=True)
-    (args.out / "conformance.json").write_text(json.dumps([vars(c) for c in counts], indent=1))
-    (args.out / "conformance.md").write_text(markdown(counts))
-    failed = sum(c.failed for c in counts)
-    print(f"{sum(c.cases for c in counts)} cases, {failed} failed, {time.perf_counter() - start:.0f} s")
+        for dtype in operator.dtypes if any(part in name for part in options.only.split(",")) else ():
+            count = check(name, dtype, options.cases)
+            rows.append(line(count))
+            failed += count.failed
+            print(*rows[-1].values(), sep=" | ", flush=True)
+    write(Path("outputs/benchmarks/conformance"), rows, f"{failed} failed.")
     return 1 if failed else 0
 
 

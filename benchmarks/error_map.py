@@ -15,20 +15,16 @@ and of the map are without compilation.
 
 from __future__ import annotations
 
-import argparse
-import os
-import sys
 import time
 from dataclasses import replace
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from benchmarks.panel import ILLUMINATED, Cell, far_intensity, scan_of
+from benchmarks import parser
+from benchmarks.panel import KNOWN, Cell, scan_of
+from benchmarks.photographs import ILLUMINATED, far_intensity
+from benchmarks.tables import markdown
 from ptycho.reconstruction.maximum_likelihood import Solved, solve
 from ptycho.reconstruction.selection import ModelOptions
 from ptycho.reconstruction.uncertainty import map_errors, turn_towards
@@ -36,7 +32,8 @@ from ptycho.scan.dataset import Dataset
 from ptycho.scan.reconstruction import covered, photon_noise
 
 CELLS = ((1e6, 5), (1e4, 12), (1e5, 12))
-KNOWN = ModelOptions(probe=False, positions=False, flux=False, background=False)
+COLUMNS = ("cell", "λ", "σ", "amplitude, mean / %", "phase, mean", "amplitude, truth", "phase, truth")
+COLUMNS += ("median σ amplitude", "phase / rad", "solver / s", "map / s")
 ROUNDS = 5  # alternations between the mean object and the phases relative to it
 
 
@@ -80,7 +77,7 @@ def coverage(
     return [float(np.mean((np.abs(off) < sigma)[:, illuminated])) for off, sigma in pairs]
 
 
-def run(cell: Cell, count: int, prior: str) -> str:
+def run(cell: Cell, count: int, prior: str) -> list[dict[str, str]]:
     """Return two rows of the table: σ of the error map, and of photon noise alone."""
     _, truth, _ = scan_of(cell)
     scans = measurements(cell, count)
@@ -88,7 +85,7 @@ def run(cell: Cell, count: int, prior: str) -> str:
     solved: list[Solved] = []
     for scan in scans:
         began = time.perf_counter()
-        solved.append(solve(scan, replace(KNOWN, prior=prior), 0))
+        solved.append(solve(scan, ModelOptions(prior=prior, **KNOWN), 0))
         seconds = time.perf_counter() - began  # the last one counts: the first compiles
     first = solved[0]
     for _ in range(2):
@@ -104,31 +101,26 @@ def run(cell: Cell, count: int, prior: str) -> str:
     strength = ", ".join(sorted({f"{each.objective.prior.strength:g}" for each in solved}))
     rows = []
     for name, sigmas in maps.items():
-        shares = " | ".join(f"{100 * share:.1f}" for share in coverage(repeats, *sigmas, illuminated))
-        medians = " | ".join(f"{np.median(sigma[illuminated]):.4f}" for sigma in sigmas)
-        rows.append(
-            f"| {cell.name} | {strength} | {name} | {shares} | {medians} | {seconds:.1f} | {mapping:.1f} |"
-        )
-    return "\n".join(rows)
+        shares = [f"{100 * share:.1f}" for share in coverage(repeats, *sigmas, illuminated)]
+        medians = [f"{np.median(sigma[illuminated]):.4f}" for sigma in sigmas]
+        texts = cell.name, strength, name, *shares, *medians, f"{seconds:.1f}", f"{mapping:.1f}"
+        rows.append(dict(zip(COLUMNS, texts, strict=True)))
+    return rows
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--cell", nargs=2, action="append", metavar=("PHOTONS", "STEP"))
-    parser.add_argument("--object", default="c")
-    parser.add_argument("--repeats", type=int, default=12)
-    parser.add_argument("--prior", default=ModelOptions.prior, help="regulariser (learned)")
-    options = parser.parse_args()
-    print(
-        "| cell | λ | σ | amplitude, mean / % | phase, mean | amplitude, truth | phase, truth "
-        "| median σ amplitude | phase / rad | solver / s | map / s |"
-    )
-    print("|---" * 11 + "|")
+    options_of = parser(__doc__)
+    options_of.add_argument("--cell", nargs=2, action="append", metavar=("PHOTONS", "STEP"))
+    options_of.add_argument("--object", default="c")
+    options_of.add_argument("--repeats", type=int, default=12)
+    options_of.add_argument("--prior", default=ModelOptions.prior, help="regulariser (learned)")
+    options = options_of.parse_args()
+    rows = []
     for photons, step in options.cell or CELLS:
         cell = Cell(options.object, "lens", float(photons), int(step))
-        print(run(cell, options.repeats, options.prior), flush=True)
+        rows += run(cell, options.repeats, options.prior)
+        print(rows[-2:], flush=True)
+    print(markdown(rows))
 
 
 if __name__ == "__main__":

@@ -12,19 +12,14 @@ removed first. The solver has its default settings with ``probe.learn=false``.
 
 from __future__ import annotations
 
-import argparse
-import os
-import sys
 import time
 from pathlib import Path
 
 import numpy as np
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 import ptycho
-from ptycho.scan.windows import cut_windows
+from benchmarks import parser
+from benchmarks.photographs import cut
 
 MIDDLE = slice(128, 384)
 
@@ -36,8 +31,7 @@ def score(result: ptycho.Result, file: Path) -> float:
         given = stored["probeGuess"]
     N, side = given.shape[-1], len(truth)
     corner = np.round([np.min(rows) - N // 2, np.min(columns) - N // 2])
-    start = (np.round(result.beam.positions.min(axis=0)) - corner).astype(int) + side
-    frame = cut_windows(np.pad(result.object, side), start[None], side)[0]
+    frame = cut(result.object, np.round(result.beam.positions.min(axis=0)) - corner, side)
     probe = result.beam.probe[0]
     scale = np.vdot(given, probe) / np.vdot(given, given)
     frame, truth = (scale * frame)[MIDDLE, MIDDLE], truth[MIDDLE, MIDDLE]
@@ -47,12 +41,10 @@ def score(result: ptycho.Result, file: Path) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("files", nargs="+", type=Path)
-    parser.add_argument("--prior", default="learned")
-    options = parser.parse_args()
+    options_of = parser(__doc__)
+    options_of.add_argument("files", nargs="+", type=Path)
+    options_of.add_argument("--prior", default="learned")
+    options = options_of.parse_args()
     for file in options.files:
         scan = ptycho.open_scan(file, domain="amplitude", hot_pixels=False)
         began = time.perf_counter()

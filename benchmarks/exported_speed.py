@@ -1,34 +1,31 @@
 #!/usr/bin/env python
-"""Exported networks of finished runs: agreement, sizes of files, speed against TensorFlow, start-up.
+"""Exported networks of finished runs: agreement, sizes of files, speed against TensorFlow.
 
     python benchmarks/exported_speed.py agreement RUN [RUN …]     # differences of regions and objects
     taskset -c 0,1 python benchmarks/exported_speed.py speed RUN [RUN …]
-    python benchmarks/exported_speed.py startup RUN              # needs "make lite" for its own Python
 
-Speeds are ratios of times measured in turn, so that a busy machine slows all variants alike. The order
-changes from round to round. RUN is a folder of ``scripts/grid_lines_workflow.py``.
+Speeds are ratios of median times measured in turn, so that a busy machine slows all variants alike. RUN
+is a folder of ``scripts/grid_lines_workflow.py``.
 """
 
 from __future__ import annotations
 
-import argparse
 import logging
 import os
-import subprocess
-import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ["KERAS_BACKEND"] = "tensorflow"
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
 
 import numpy as np
 import tensorflow as tf
 
+from benchmarks import parser
+from benchmarks.tables import markdown
+from benchmarks.timing import alternated
 from ptycho.evaluation.metrics import Region, score
 from ptycho.reconstruction.stitching import predict_scan, stitch
 from ptycho.run.network import is_stored, read_network
@@ -40,6 +37,7 @@ from ptycho_export.network import portable, trained_generator
 
 BATCH, ROUNDS = 16, 9
 Step = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
+Row = dict[str, str]
 
 
 def networks(runs: list[Path]) -> list[tuple[Path, str]]:
@@ -79,120 +77,65 @@ def of_pairs(serve) -> Step:
     return regions
 
 
-def predicted(step: Step, data: Dataset) -> np.ndarray:
-    regions = np.empty((data.n_groups, data.region_size, data.region_size), np.complex64)
-    predict_scan(regions, step, data, BATCH)
-    return regions
-
-
-def agreement(runs: list[Path]) -> None:
-    head = ("run", "network", "consumer", "MB", "regions differ", "99 % of them", "SSIM differs")
-    print(f"| {' | '.join(head)} |\n|{'---|' * len(head)}")
-    for run, name in networks(runs):
-        for cells in agreements(run, name):
-            print(f"| {run.name} | {name} | {' | '.join(cells)} |", flush=True)
-
-
-def agreements(run: Path, name: str) -> Iterator[tuple[str, ...]]:
-    """Return rows: runtime, size of the file, and differences from the original, as text."""
-    stored, data, description = opened(run, name)
-    expected = predicted(original(stored, description, False), data)
-    score_of_expected = amplitude_ssim(expected, data)
-
-    def compared(step: Step) -> tuple[str, ...]:
-        found = predicted(step, data)
-        differs = np.abs(found - expected).max(axis=(1, 2)) / np.abs(expected).max()
-        ssim = abs(amplitude_ssim(found, data) - score_of_expected)
-        return f"{differs.max():.1e}", f"{np.percentile(differs, 99):.1e}", f"{ssim:.5f}"
-
-    yield "the original, XLA", "", *compared(original(stored, description, True))
+def consumers(stored, description, scratch: Path) -> tuple[dict[str, Step], dict[str, float]]:
+    """Return the network as every consumer runs it, TensorFlow without XLA first, and the MB of files."""
     serve = portable(stored, description)
-    yield "pairs in TensorFlow", "", *compared(of_pairs(serve))
-    with tempfile.TemporaryDirectory() as scratch:
-        for suffix, form in FORMATS.items():
-            target = Path(scratch) / f"model{suffix}"
-            form.write(serve, description, target)
-            yield suffix, f"{target.stat().st_size / 1e6:.2f}", *compared(open_exported(target))
+    steps = {
+        "TensorFlow": original(stored, description, False),
+        "TensorFlow, XLA": original(stored, description, True),
+        "pairs in TensorFlow": of_pairs(serve),
+        "pairs, XLA": of_pairs(tf.function(serve, jit_compile=True)),
+    }
+    sizes = {}
+    for suffix, form in FORMATS.items():
+        target = scratch / f"model{suffix}"
+        form.write(serve, description, target)
+        steps[suffix], sizes[suffix] = open_exported(target), target.stat().st_size / 1e6
+    return steps, sizes
 
 
-def amplitude_ssim(regions: np.ndarray, data: Dataset) -> float:
-    """Return the amplitude SSIM of the stitched object on the rectangle in which runs are scored."""
-    stitched, region = stitch(regions, data, "probe"), Region(*data.tiling.rectangle)
-    return score(stitched.objects[0], data.objects[0], stitched.mask[0], region)["ssim"][0]
+def agreement(steps: dict[str, Step], sizes: dict[str, float], data: Dataset) -> Iterator[Row]:
+    """Yield a row for each consumer: size of the file, and differences from TensorFlow without XLA."""
+
+    def predict(step: Step) -> tuple[np.ndarray, float]:
+        regions = np.empty((data.n_groups, data.region_size, data.region_size), np.complex64)
+        predict_scan(regions, step, data, BATCH)
+        stitched, region = stitch(regions, data, "probe"), Region(*data.tiling.rectangle)
+        return regions, score(stitched.objects[0], data.objects[0], stitched.mask[0], region)["ssim"][0]
+
+    expected, ssim = predict(steps.pop("TensorFlow"))
+    for name, step in steps.items():
+        regions, own = predict(step)
+        differs = np.abs(regions - expected).max(axis=(1, 2)) / np.abs(expected).max()
+        row = {"consumer": name, "MB": f"{sizes[name]:.2f}" if name in sizes else ""}
+        row |= {"regions differ": f"{differs.max():.1e}", "99 % of them": f"{np.percentile(differs, 99):.1e}"}
+        yield row | {"SSIM differs": f"{abs(own - ssim):.5f}"}
 
 
-def speed(runs: list[Path]) -> None:
-    head = ("run", "network", "TF patterns/s", "TF XLA", "TF, pairs", "XLA, pairs", "LiteRT", "ONNX")
-    print(f"| {' | '.join(head)} |\n|{'---|' * len(head)}")
-    for run, name in networks(runs):
-        stored, data, description = opened(run, name)
-        serve = portable(stored, description)
-        with tempfile.TemporaryDirectory() as scratch:
-            steps = {
-                "tf": original(stored, description, False),
-                "xla": original(stored, description, True),
-                "pairs": of_pairs(serve),
-                "pairs, xla": of_pairs(tf.function(serve, jit_compile=True)),
-            }
-            for suffix, form in FORMATS.items():
-                target = Path(scratch) / f"model{suffix}"
-                form.write(serve, description, target)
-                steps[suffix] = open_exported(target)
-        indices = np.arange(BATCH) % data.n_groups
-        inputs = data.normalised(data.groups[indices]), data.offsets[indices], data.model_probe
-        for step in steps.values():
-            step(*inputs)
-        times: dict[str, list[float]] = {key: [] for key in steps}
-        order = list(steps)
-        for k in range(ROUNDS):
-            for key in order[k % len(order) :] + order[: k % len(order)]:
-                start = time.perf_counter()
-                steps[key](*inputs)
-                times[key].append(time.perf_counter() - start)
-        reference = np.array(times["tf"])
-        ratios = [np.median(reference / np.array(times[key])) for key in order[1:]]
-        patterns = BATCH * data.group_size / np.median(reference)
-        cells = " | ".join(f"{ratio:.2f}" for ratio in ratios)
-        print(f"| {run.name} | {name} | {patterns:.0f} | {cells} |", flush=True)
-
-
-def startup(runs: list[Path]) -> None:
-    """Print the seconds until the first regions, in the environment of ``make lite`` and in the full one."""
-    stored, _, description = opened(runs[0], "pinn")
-    data = next(runs[0].glob("datasets/*/*/test.npz"))
-    print("| environment | model | seconds to the first regions |\n|---|---|---|")
-    with tempfile.TemporaryDirectory() as scratch:
-        for suffix, form in FORMATS.items():
-            target = Path(scratch) / f"model{suffix}"
-            form.write(portable(stored, description), description, target)
-            for python in (ROOT / ".venv-lite/bin/python", Path(sys.executable)):
-                words = [f"model={target}", f"data={data}", f"output_dir={scratch}/out", "overwrite=true"]
-                command = [str(python), str(ROOT / "scripts/run_exported.py"), *words]
-                seconds = [seconds_until(command, "first regions") for _ in range(5)]
-                if None not in seconds:
-                    row = python.parent.parent.name, suffix, f"{np.median(seconds):.2f}"
-                    print(f"| {' | '.join(row)} |", flush=True)
-
-
-def seconds_until(command: list[str], text: str) -> float | None:
-    """Return the seconds from the start of a process until it prints ``text``."""
-    start = time.perf_counter()
-    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
-        assert process.stderr is not None
-        found = next((time.perf_counter() - start for line in process.stderr if text in line), None)
-        process.kill()
-    return found
+def speed(steps: dict[str, Step], sizes: dict[str, float], data: Dataset) -> Iterator[Row]:
+    """Yield the patterns per second of TensorFlow without XLA, and the others relative to it."""
+    indices = np.arange(BATCH) % data.n_groups
+    inputs = data.normalised(data.groups[indices]), data.offsets[indices], data.model_probe
+    seconds = alternated({name: partial(step, *inputs) for name, step in steps.items()}, ROUNDS)
+    reference = seconds.pop("TensorFlow")
+    row = {"TensorFlow, patterns/s": f"{BATCH * data.group_size / reference:.0f}"}
+    yield row | {name: f"{reference / value:.2f}" for name, value in seconds.items()}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("what", choices=("agreement", "speed", "startup"))
-    parser.add_argument("runs", type=Path, nargs="+")
-    args = parser.parse_args()
+    options_of = parser(__doc__)
+    options_of.add_argument("what", choices=("agreement", "speed"))
+    options_of.add_argument("runs", type=Path, nargs="+")
+    options, rows = options_of.parse_args(), []
     logging.basicConfig(level=logging.ERROR)
-    {"agreement": agreement, "speed": speed, "startup": startup}[args.what](args.runs)
+    for run, name in networks(options.runs):
+        stored, data, description = opened(run, name)
+        with tempfile.TemporaryDirectory() as scratch:
+            steps, sizes = consumers(stored, description, Path(scratch))
+            for row in {"agreement": agreement, "speed": speed}[options.what](steps, sizes, data):
+                rows.append({"run": run.name, "network": name} | row)
+                print(*rows[-1].values(), sep=" | ", flush=True)
+    print(f"\n{markdown(rows)}")
 
 
 if __name__ == "__main__":

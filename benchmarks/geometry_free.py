@@ -9,26 +9,21 @@ solver, whether the probe is far from that of the training, and groups per secon
 
 from __future__ import annotations
 
-import argparse
-import os
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-
 import numpy as np
 
-from benchmarks.solver_steps import refine
-from benchmarks.tables import markdown
+from benchmarks import parser
+from benchmarks.grid_scans import refine, ssim_text
+from benchmarks.tables import last_line, markdown
 from ptycho.config import RunConfig
-from ptycho.evaluation import metrics
 from ptycho.reconstruction.stitching import stitch
 from ptycho.run.loaded import LoadedModel, load_model
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import is_far_from
+from ptycho.scan.reconstruction import Reconstruction
 from ptycho.simulation.simulate import simulate
 
 
@@ -59,25 +54,22 @@ def scored(model: LoadedModel, data: Dataset) -> dict[str, object]:
     model.predict_regions(data, regions)
     seconds = time.perf_counter() - began
     row: dict[str, object] = {"R": data.region_size, "C": data.group_size, "patterns": len(data.amplitudes)}
-    region = metrics.Region(*data.tiling.rectangle)
     stitched = stitch(regions, data, "probe")
-    for name, objects in (("probe", stitched.objects), ("refined", refine(stitched.objects, data, 10))):
-        scores = metrics.score_images(objects, data.objects, stitched.mask, region)
-        row[name] = " / ".join("–" if s is None else f"{s:.4f}" for s in scores["ssim"])
+    row["probe"] = ssim_text(stitched, data)
+    refined = refine(stitched.objects, data, 10)
+    row["refined"] = ssim_text(Reconstruction(refined, stitched.mask), data)
     far = is_far_from(data.probe, model.probe)
     return row | {"probe far": "yes" if far else "no", "groups/s": f"{data.n_groups / seconds:.0f}"}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("run", type=Path, help="folder of a finished run")
-    model = load_model(parser.parse_args().run)
+    options_of = parser(__doc__)
+    options_of.add_argument("run", type=Path, help="folder of a finished run")
+    model = load_model(options_of.parse_args().run)
     rows = []
     for name, data in scans(model.config).items():
         rows.append({"scan": name} | scored(model, data))
-        print(markdown(rows[-1:]).splitlines()[-1], flush=True)
+        print(last_line(rows[-1]), flush=True)
     print("\n" + markdown(rows))
 
 

@@ -26,6 +26,9 @@ PIXEL = 1.239841984e-6 / ENERGY * DISTANCE / (N * PITCH)  # of the object, metre
 DET, SRC = "entry_1/instrument_1/detector_1", "entry_1/instrument_1/source_1"
 BEAM = "entry_1/instrument_1/beam_1"
 EIGER = "entry/instrument/detector"
+EIGER_MASK = f"{EIGER}/detectorSpecific/pixel_mask"
+DATA, MOVED = "entry_1/data_1/data", "entry_1/data_1/translation"
+STAGE, WAVE = f"{DET}/translation", f"{SRC}/illumination"
 Arrays = dict[str, Any]
 
 
@@ -97,13 +100,13 @@ def cxi() -> tuple[Arrays, list[str]]:
     x, y = -made.metres[:, 1], -made.metres[:, 0]
     return {
         "cxi_version": 160,
-        "entry_1/data_1/data": made.counts,
-        "entry_1/data_1/translation": np.stack([x, y, 0 * x], axis=1),
+        DATA: made.counts,
+        MOVED: np.stack([x, y, 0 * x], axis=1),
         f"{DET}/distance": DISTANCE,
         f"{DET}/x_pixel_size": PITCH,
         f"{DET}/y_pixel_size": PITCH,
         f"{SRC}/energy": ENERGY * EV,
-        f"{SRC}/illumination": made.probe,
+        WAVE: made.probe,
     }, []
 
 
@@ -112,8 +115,8 @@ def nexus() -> tuple[Arrays, list[str]]:
     return {
         "entry_1/definition": "NXcxi_ptycho",
         f"{DET}/data": made.counts,
-        f"{DET}/translation": -np.stack([*made.metres.T[::-1], np.zeros(J)], axis=1) * 1e6,
-        f"{DET}/translation@units": "um",
+        STAGE: -np.stack([*made.metres.T[::-1], np.zeros(J)], axis=1) * 1e6,
+        f"{STAGE}@units": "um",
         f"{DET}/distance": 1e3 * DISTANCE,
         f"{DET}/distance@units": "mm",
         f"{DET}/x_pixel_size": PITCH,
@@ -166,14 +169,8 @@ def eiger() -> tuple[Arrays, list[str]]:
         f"{EIGER}/x_pixel_size": PITCH,
         f"{EIGER}/y_pixel_size": PITCH,
         f"{EIGER}/detectorSpecific/photon_energy": ENERGY,
-        f"{EIGER}/detectorSpecific/pixel_mask": np.zeros((N, N), np.uint32),
+        EIGER_MASK: np.zeros((N, N), np.uint32),
     }, ["data.positions_file={table}"]
-
-
-def keys_hdf5() -> tuple[Arrays, list[str]]:
-    made = made_up()
-    arrays = {"p": made.counts, "r": made.metres * 1e6, "e": ENERGY, "z": DISTANCE, "d": PITCH}
-    return arrays, keys_npz()[1]
 
 
 def tiff() -> tuple[Arrays, list[str]]:
@@ -183,7 +180,7 @@ def tiff() -> tuple[Arrays, list[str]]:
 LENGTHS = [f"data.energy_eV={ENERGY}", f"data.distance_m={DISTANCE}", f"data.detector_pixel_m={PITCH}"]
 NPZ = {"pinn": pinn, "ptychodus_npz": ptychodus_npz, "tike": tike, "keys_npz": keys_npz}
 HDF5 = {"foldslice": foldslice, "cxi": cxi, "nexus": nexus, "ptyd": ptyd, "ptylab": ptylab}
-HDF5 |= {"product": product, "eiger": eiger, "keys_hdf5": keys_hdf5}
+HDF5 |= {"product": product, "eiger": eiger, "keys_hdf5": keys_npz}
 FORMATS = NPZ | HDF5 | {"tiff": tiff}
 
 
@@ -234,6 +231,9 @@ def _hdf5(path: Path, arrays: Arrays) -> None:
                 file[key] = value
 
 
+Make = Callable[["ScanWorld"], list[str]]
+
+
 @dataclass(frozen=True)
 class ScanCase:
     """The fault, a function that returns the overrides, and a pattern of the line that the user sees.
@@ -243,7 +243,7 @@ class ScanCase:
     """
 
     name: str
-    make: Callable[[ScanWorld], list[str]]
+    make: Make
     message: str
     doubtful: bool = False
 
@@ -251,7 +251,7 @@ class ScanCase:
 # ---- damaged scans
 
 
-def bad(form: str, changes: Mapping[str, Any], *overrides: str) -> Callable[[ScanWorld], list[str]]:
+def bad(form: str, changes: Mapping[str, Any], *overrides: str) -> Make:
     return lambda world: world.made(form, changes, *overrides)
 
 
@@ -274,7 +274,7 @@ def first(count: int) -> Callable[[np.ndarray], np.ndarray]:
     return lambda array: array[:count]
 
 
-def cut(form: str, fraction: float) -> Callable[[ScanWorld], list[str]]:
+def cut(form: str, fraction: float) -> Make:
     """Cut a file off after a fraction of its bytes."""
 
     def make(world: ScanWorld) -> list[str]:
@@ -343,7 +343,7 @@ def damaged_chunk(world: ScanWorld) -> list[str]:
     return overrides
 
 
-def flipped(form: str, key: str) -> Callable[[ScanWorld], list[str]]:
+def flipped(form: str, key: str) -> Make:
     """Change one bit of the patterns."""
 
     def make(world: ScanWorld) -> list[str]:
@@ -367,7 +367,7 @@ def virtual_of_nowhere(world: ScanWorld) -> list[str]:
     return overrides
 
 
-def npz_member(form: str, key: str, shape: tuple[int, ...]) -> Callable[[ScanWorld], list[str]]:
+def npz_member(form: str, key: str, shape: tuple[int, ...]) -> Make:
     """Write a member whose header declares more bytes than it has."""
 
     def make(world: ScanWorld) -> list[str]:
@@ -409,7 +409,7 @@ def strange_datasets(world: ScanWorld) -> list[str]:
     return [f"data.file={world.path('cxi')}"]
 
 
-def table(content: str, form: str = "tiff") -> Callable[[ScanWorld], list[str]]:
+def table(content: str, form: str = "tiff") -> Make:
     """Write another table of positions beside a valid file."""
 
     def make(world: ScanWorld) -> list[str]:
@@ -420,12 +420,12 @@ def table(content: str, form: str = "tiff") -> Callable[[ScanWorld], list[str]]:
     return make
 
 
-def table_times(factor: float) -> Callable[[ScanWorld], list[str]]:
+def table_times(factor: float) -> Make:
     lines = [f"{x},{y}" for y, x in made_up().metres * factor]
     return table("\n".join(["x_um,y_um", *lines]))
 
 
-def masked(image: np.ndarray) -> Callable[[ScanWorld], list[str]]:
+def masked(image: np.ndarray) -> Make:
     def make(world: ScanWorld) -> list[str]:
         np.save(world.folder / "mask.npy", image)
         return world.made("foldslice", {}, "data.mask_file={folder}/mask.npy")
@@ -433,7 +433,7 @@ def masked(image: np.ndarray) -> Callable[[ScanWorld], list[str]]:
     return make
 
 
-def pipe(option: str, form: str) -> Callable[[ScanWorld], list[str]]:
+def pipe(option: str, form: str) -> Make:
     """Name a pipe as a file, which would wait for ever."""
 
     def make(world: ScanWorld) -> list[str]:
@@ -446,7 +446,7 @@ def pipe(option: str, form: str) -> Callable[[ScanWorld], list[str]]:
     return make
 
 
-def tiff_with(array: np.ndarray, **how: Any) -> Callable[[ScanWorld], list[str]]:
+def tiff_with(array: np.ndarray, **how: Any) -> Make:
     def make(world: ScanWorld) -> list[str]:
         overrides = world.made("tiff")
         tifffile.imwrite(world.path("tiff"), array, **how)
@@ -459,420 +459,186 @@ COUNTS = made_up().counts
 WHOLE_MASK = np.ones((N, N), np.uint32)
 HALF_MASK = np.ones((N, N), np.uint32)
 HALF_MASK[8:24, 8:24] = 0
-EQUAL = np.full(J, 3e-6)
 MANY = (10**9, N, N)
+HUGE = {"p": Declared(MANY, chunks=(1, N, N)), "r": Declared((10**9, 2), "f4", (10**6, 2))}
+PIXEL_3, SYSTEM, AWAY = (3, 4, 5), "/etc/hostname", "detector_object_distance_m"
+PARTS, XY = [f"chunks/{k}/positions" for k in (0, 1)], [f"probe_position_{axis}_m" for axis in "xy"]
+PINN, FOLDSLICE = ("diff3d", "xcoords", "ycoords"), ("dp", "ppX", "ppY")
+# lines of several cases
+TOO_FEW = r"holds 30 patterns, and there are 29 positions"
+TWICE = r"numbers of patterns or positions repeat, 1 of 30: they are paired in the order"
+NOT_FINITE = r"patterns: 1 of the pixels .*NaN or infinity.*data\.mask_file="
+IN_METRES = r"positions: the scan is .* m in the unit m; .*data\.unit"
+ALL_BAD = r"mask: no pixel is good \(the file's mask\); is it inverted\?"
 
-FILES = [
-    ScanCase("no such file", lambda w: [f"data.file={w.folder}/none.h5"], r"none\.h5: no such file"),
-    ScanCase("cxi: cut in half", cut("cxi", 0.5), r"scan\.h5: it is cut short; copy it again"),
-    ScanCase("ptyd: last bytes missing", cut("ptyd", 0.99), r"scan\.h5: it is cut short"),
-    ScanCase("eiger: the first bytes alone", cut("eiger", 0.01), r"scan\.h5: it is cut short"),
-    ScanCase("pinn: cut in half", cut("pinn", 0.5), r"not a readable \.npz \(it is cut short or damaged"),
-    ScanCase("tiff: cut in half", cut("tiff", 0.5), r"scan\.tif: .*cut short.*; copy it anew"),
-    ScanCase(
-        "foldslice: a filter that is not installed",
-        bad("foldslice", {"dp": Packed(32123)}),
-        r"dp is packed by the HDF5 filter 32123, not installed: pip install hdf5plugin",
+
+def case(name: str, damage: Make | Mapping[str, Any], message: str, doubtful: bool = False) -> ScanCase:
+    """Return a case; ``damage``: changes of a valid file, whose form begins the name, or a function."""
+    make = damage if callable(damage) else bad(name.partition(": ")[0], damage)
+    return ScanCase(name, make, message, doubtful)
+
+
+def doubt(name: str, damage: Make | Mapping[str, Any], message: str) -> ScanCase:
+    return case(name, damage, message, doubtful=True)
+
+
+SCAN_CASES = [
+    # damaged files and links
+    case("no such file", lambda w: [f"data.file={w.folder}/none.h5"], r"none\.h5: no such file"),
+    case("cxi: cut in half", cut("cxi", 0.5), r"scan\.h5: it is cut short; copy it again"),
+    case("ptyd: last bytes missing", cut("ptyd", 0.99), r"scan\.h5: it is cut short"),
+    case("eiger: the first bytes alone", cut("eiger", 0.01), r"scan\.h5: it is cut short"),
+    case("pinn: cut in half", cut("pinn", 0.5), r"not a readable \.npz \(it is cut short or damaged"),
+    case("tiff: cut in half", cut("tiff", 0.5), r"scan\.tif: .*cut short.*; copy it anew"),
+    case(
+        "foldslice: an unknown filter",
+        {"dp": Packed(32123)},
+        r"dp is packed .* 32123, not installed: pip install",
     ),
-    ScanCase(
-        "cxi: a filter that is not installed",
-        bad("cxi", {"entry_1/data_1/data": Packed(32987)}),
-        r"entry_1/data_1/data is packed by the HDF5 filter 32987, not installed",
+    case("cxi: an unknown filter", {DATA: Packed(32987)}, r"data is packed by the HDF5 filter 32987, not"),
+    case(
+        "eiger: a part is gone",
+        {"entry/data/data_000002": h5py.ExternalLink("gone.h5", "x")},
+        r"gone\.h5, .* not there; copy it to ",
     ),
-    ScanCase(
-        "eiger: a part that is gone",
-        bad("eiger", {"entry/data/data_000002": h5py.ExternalLink("gone.h5", "entry/data/data")}),
-        r"data_000002 refers to the file gone\.h5, which is not there; copy it to ",
-    ),
-    ScanCase(
-        "eiger: a part outside the folder",
-        linked_away,
-        r"data_000002 refers to the file \.\./secret\.h5, which is .*, outside the folder .*; copy it there",
-    ),
-    ScanCase(
-        "ptyd: positions in a file of the system",
-        bad("ptyd", {"chunks/1/positions": h5py.ExternalLink("/etc/hostname", "x")}),
-        r"chunks/1/positions refers to the file /etc/hostname, which is .*outside the folder",
-    ),
-    ScanCase(
-        "nexus: a link in a circle",
-        bad("nexus", {f"{DET}/data": h5py.SoftLink(f"/{DET}/data")}),
-        r"links that lead to links",
-    ),
-    ScanCase(
-        "ptylab: raw storage outside HDF5",
-        bad("ptylab", {"ptychogram": Elsewhere("/etc/hostname")}),
-        r"ptychogram keeps its numbers outside HDF5 .*h5repack",
-    ),
-    ScanCase("foldslice: a virtual dataset of nothing", virtual_of_nowhere, r"refers to the file gone\.h5"),
-    ScanCase("pinn: a damaged header of 9000 bytes", long_name_flipped, r"diff3d is damaged \(.{1,200}\)$"),
-    ScanCase("npz: keys with line ends", strange_keys, r"has none of the layouts .{1,600}$"),
-    ScanCase("hdf5: keys with line ends", strange_datasets, r"has none of the layouts .{1,600}$"),
-    ScanCase("foldslice: a chunk that cannot be unpacked", damaged_chunk, r"dp: pattern 6 cannot be read"),
-    ScanCase("pinn: a bit flip", flipped("pinn", "diff3d"), r"its checksum does not fit; .*copy it anew"),
-    ScanCase("tike: a bit flip", flipped("tike", "data"), r"its checksum does not fit; .*copy it anew"),
-    ScanCase("pinn: a ZIP bomb", bomb, r"diff3d \(30, 2048, 2048\): .* more than 200-fold is refused"),
-    ScanCase(
-        "positions in a pipe", pipe("positions_file", "tiff"), r"data\.positions_file=.*pipe: is no file"
-    ),
-    ScanCase("a mask in a pipe", pipe("mask_file", "cxi"), r"data\.mask_file=.*pipe: is no file"),
-]
-SHAPES = [
-    ScanCase(
-        "pinn: declares 10⁹ patterns",
+    case("eiger: a part outside", linked_away, r"\.\./secret\.h5, .*, outside the folder .*; copy it"),
+    case("ptyd: a system file", {PARTS[1]: h5py.ExternalLink(SYSTEM, "x")}, r"file /etc/hostname, .*outside"),
+    case("nexus: a link in a circle", {f"{DET}/data": h5py.SoftLink(f"/{DET}/data")}, r"that lead to links"),
+    case("ptylab: raw storage", {"ptychogram": Elsewhere(SYSTEM)}, r"keeps its numbers outside .*h5repack"),
+    case("foldslice: a virtual dataset of nothing", virtual_of_nowhere, r"refers to the file gone\.h5"),
+    case("pinn: a damaged header of 9000 bytes", long_name_flipped, r"diff3d is damaged \(.{1,200}\)$"),
+    case("npz: keys with line ends", strange_keys, r"has none of the layouts .{1,600}$"),
+    case("hdf5: keys with line ends", strange_datasets, r"has none of the layouts .{1,600}$"),
+    case("foldslice: a chunk that cannot be unpacked", damaged_chunk, r"dp: pattern 6 cannot be read"),
+    case("pinn: a bit flip", flipped("pinn", "diff3d"), r"its checksum does not fit; .*copy it anew"),
+    case("tike: a bit flip", flipped("tike", "data"), r"its checksum does not fit; .*copy it anew"),
+    case("pinn: a ZIP bomb", bomb, r"diff3d \(30, 2048, 2048\): .* more than 200-fold is refused"),
+    case("positions in a pipe", pipe("positions_file", "tiff"), r"data\.positions_file=.*pipe: is no file"),
+    case("a mask in a pipe", pipe("mask_file", "cxi"), r"data\.mask_file=.*pipe: is no file"),
+    # numbers of patterns and positions, and shapes
+    case(
+        "pinn: 10⁹ patterns",
         npz_member("pinn", "diff3d", MANY),
-        r"diff3d declares \(1000000000, 32, 32\) of uint16, \d+ bytes, but holds 4 bytes",
+        r"declares .* uint16, \d+ bytes, but holds 4",
     ),
-    ScanCase(
-        "tike: declares a frame of 10⁶ × 10⁶",
-        npz_member("tike", "data", (J, 10**6, 10**6)),
-        r"data declares \(30, 1000000, 1000000\) .* but holds 4",
+    case("tike: frames of 10¹²", npz_member("tike", "data", (J, 10**6, 10**6)), r"declares .* but holds 4"),
+    case(
+        "foldslice: 10⁹ patterns",
+        {"dp": Declared(MANY, chunks=(1, N, N))},
+        r"dp: none of .* was ever written",
     ),
-    ScanCase(
-        "foldslice: declares 10⁹ patterns",
-        bad("foldslice", {"dp": Declared(MANY, chunks=(1, N, N))}),
-        r"dp: none of its 1000000000 patterns was ever written",
+    case("cxi: a frame of 2 GB", {DATA: Declared((J, 2**15, 2**15))}, r"patterns of more than \d+ bytes"),
+    case(
+        "ptylab: 10¹⁰ positions",
+        {"encoder": Declared((10**10, 2), "f8", (1000, 2))},
+        r"takes 160+ bytes; at most",
     ),
-    ScanCase(
-        "cxi: a frame of 2 GB",
-        bad("cxi", {"entry_1/data_1/data": Declared((J, 2**15, 2**15), chunks=(1, 64, 64))}),
-        r"entry_1/data_1/data .* has patterns of more than \d+ bytes",
+    case("keys_hdf5: declares 10⁹ of all", HUGE, r"p: none of its 1000000000 patterns was ever written"),
+    case("cxi: 29 positions", {MOVED: first(29)}, r"are 29 positions; .*data\.frames=29 .*data\.drop="),
+    case("foldslice: 29 positions", dict.fromkeys(FOLDSLICE[1:], first(29)), rf"dp {TOO_FEW}"),
+    case("tike: 29 positions", {"scan": lambda scan: scan[:, :-1]}, rf"data .* {TOO_FEW}"),
+    case("pinn: 29 positions", dict.fromkeys(PINN[1:], first(29)), rf"diff3d .* {TOO_FEW}"),
+    case("tiff: 29 positions", table("x_um,y_um\n" + "1,2\n" * 29), TOO_FEW),
+    case("ptyd: 29 positions", {PARTS[1]: first(3)}, r"holds 3 positions; must be \(18, 2\)"),
+    case(
+        "product: numbers",
+        {"probe_position_indexes": np.arange(J) + 1000},
+        r"0 to 29, .* positions 1000 to 1029",
     ),
-    ScanCase(
-        "ptylab: declares 10¹⁰ positions",
-        bad("ptylab", {"encoder": Declared((10**10, 2), "f8", (1000, 2))}),
-        r"encoder \(10000000000, 2\) takes 160000000000 bytes; at most",
+    doubt("product: two positions", {"probe_position_indexes": put(7, 6)}, TWICE),
+    doubt("ptychodus_npz: two positions", {"probe_position_indexes": put(7, 6)}, TWICE),
+    case(
+        "ptyd: a pitch of three numbers", {"meta/psize": [PITCH] * 3}, r"psize has 3 values; .*\(row, col\)"
     ),
-    ScanCase(
-        "keys_hdf5: declares 10⁹ patterns and positions",
-        bad(
-            "keys_hdf5", {"p": Declared(MANY, chunks=(1, N, N)), "r": Declared((10**9, 2), "f4", (10**6, 2))}
-        ),
-        r"p: none of its 1000000000 patterns was ever written",
+    case("ptylab: no pattern at all", {"ptychogram": first(0)}, r"must be \(patterns"),
+    case("nexus: a single image", {f"{DET}/data": COUNTS[0]}, r"shape \(32, 32\); must be \(patterns, "),
+    doubt("product: no square probe", {"probe": lambda p: p[..., :20]}, r"not square; it is estimated"),
+    # kinds of numbers, and values
+    case("cxi: complex patterns", {DATA: times(1j)}, r"must be real numbers"),
+    case("tike: patterns of text", {"data": COUNTS.astype("U5")}, r"data .*must be real|hold n"),
+    case("pinn: Python objects", {"diff3d": COUNTS.astype(object)}, r"diff3d .* Python objects"),
+    case("eiger: two types", {"entry/data/data_000002": COUNTS[15:].astype("u4")}, r"differ in dtype"),
+    case("nexus: positions as text", {STAGE: [b"a"] * J}, r"is text or ref"),
+    case("tiff: colours", tiff_with(np.zeros((J, N, N, 3), "u1"), photometric="rgb"), r"must be grey images"),
+    case("ptylab: NaN in a pattern", {"ptychogram": put(PIXEL_3, np.nan)}, NOT_FINITE),
+    case("keys_npz: infinity in a pattern", {"p": put(PIXEL_3, np.inf)}, NOT_FINITE),
+    case(
+        "foldslice: NaN for a position", {"ppX": put(9, np.nan)}, r"have none \(NaN\), 9; .*data\.drop=\[9\]"
     ),
-    ScanCase(
-        "cxi: positions of another length",
-        bad("cxi", {"entry_1/data_1/translation": first(29)}),
-        r"data holds 30 patterns, and there are 29 positions; .*data\.frames=29 .*data\.drop=",
-    ),
-    ScanCase(
-        "foldslice: positions of another length",
-        bad("foldslice", {"ppX": first(29), "ppY": first(29)}),
-        r"dp holds 30 patterns, and there are 29 positions; exclude",
-    ),
-    ScanCase(
-        "tike: positions of another length",
-        bad("tike", {"scan": lambda scan: scan[:, :-1]}),
-        r"data \(30, 32, 32\) holds 30 patterns, and there are 29 positions; exclude",
-    ),
-    ScanCase(
-        "pinn: positions of another length",
-        bad("pinn", {"xcoords": first(29), "ycoords": first(29)}),
-        r"diff3d \(30, 32, 32\) holds 30 patterns, and there are 29 positions",
-    ),
-    ScanCase(
-        "tiff: positions of another length",
-        table("x_um,y_um\n" + "1,2\n" * 29),
-        r"holds 30 patterns, and there are 29 positions",
-    ),
-    ScanCase(
-        "ptyd: positions of another length",
-        bad("ptyd", {"chunks/1/positions": first(3)}),
-        r"chunks/1/positions holds 3 positions; must be \(18, 2\)",
-    ),
-    ScanCase(
-        "product: numbers of patterns that are not there",
-        bad("product", {"probe_position_indexes": np.arange(J) + 1000}),
-        r"no pattern has a position: .* are 0 to 29, those of the positions 1000 to 1029",
-    ),
-    ScanCase(
-        "product: a pattern at two positions",
-        bad("product", {"probe_position_indexes": put(7, 6)}),
-        r"numbers of patterns or positions repeat, 1 of 30: they are paired in the order",
-        doubtful=True,
-    ),
-    ScanCase(
-        "ptychodus_npz: a pattern at two positions",
-        bad("ptychodus_npz", {"probe_position_indexes": put(7, 6)}),
-        r"numbers of patterns or positions repeat",
-        doubtful=True,
-    ),
-    ScanCase(
-        "ptyd: a pitch of three numbers",
-        bad("ptyd", {"meta/psize": [PITCH] * 3}),
-        r"meta/psize has 3 values; must be one length, or \(row, col\)",
-    ),
-    ScanCase("ptylab: no pattern at all", bad("ptylab", {"ptychogram": first(0)}), r"must be \(patterns"),
-    ScanCase(
-        "nexus: a single image",
-        bad("nexus", {f"{DET}/data": COUNTS[0]}),
-        r"data has shape \(32, 32\); must be \(patterns, rows, columns\)",
-    ),
-    ScanCase(
-        "product: a probe that is not square",
-        bad("product", {"probe": lambda probe: probe[..., :20]}),
-        r"the probe of the file has shape \(1, 32, 20\) and is not square; it is estimated instead",
-        doubtful=True,
-    ),
-]
-NUMBERS = [
-    ScanCase(
-        "cxi: complex patterns", bad("cxi", {"entry_1/data_1/data": times(1j)}), r"must be real numbers"
-    ),
-    ScanCase(
-        "tike: patterns of text", bad("tike", {"data": COUNTS.astype("U5")}), r"data .*must be real|hold n"
-    ),
-    ScanCase(
-        "pinn: Python objects", bad("pinn", {"diff3d": COUNTS.astype(object)}), r"diff3d .* Python objects"
-    ),
-    ScanCase(
-        "eiger: halves of two types",
-        bad("eiger", {"entry/data/data_000002": COUNTS[15:].astype("u4")}),
-        r"data_000001, entry/data/data_000002 differ in dtype or detector",
-    ),
-    ScanCase("nexus: positions as text", bad("nexus", {f"{DET}/translation": [b"a"] * J}), r"is text or ref"),
-    ScanCase(
-        "tiff: colours", tiff_with(np.zeros((J, N, N, 3), "u1"), photometric="rgb"), r"must be grey images"
-    ),
-    ScanCase(
-        "ptylab: NaN in a pattern",
-        bad("ptylab", {"ptychogram": put((3, 4, 5), np.nan)}),
-        r"patterns: 1 of the pixels .*NaN or infinity.*data\.mask_file=",
-    ),
-    ScanCase(
-        "keys_npz: infinity in a pattern",
-        bad("keys_npz", {"p": put((29, 4, 5), np.inf)}),
-        r"patterns: 1 of the pixels .*NaN or infinity.*data\.mask_file=",
-    ),
-    ScanCase(
-        "foldslice: NaN among the positions",
-        bad("foldslice", {"ppX": put(9, np.nan)}),
-        r"positions: 1 of 30 frames have none \(NaN\), 9; .*data\.drop=\[9\]",
-    ),
-    ScanCase("pinn: NaN among the positions", bad("pinn", {"xcoords": put(9, np.nan)}), r"data\.drop=\[9\]"),
-    ScanCase(
+    case("pinn: NaN for a position", {"xcoords": put(9, np.nan)}, r"data\.drop=\[9\]"),
+    case(
         "tiff: infinity in the table",
         table("x_um,y_um\n1,2\ninf,3\n"),
         r"line 3 is 'inf,3'; must be 2 finite",
     ),
-    ScanCase(
-        "cxi: NaN in the probe", bad("cxi", {f"{SRC}/illumination": put((1, 2), np.nan)}), r"not finite"
+    case("cxi: NaN in the probe", {WAVE: put((1, 2), np.nan)}, r"not finite"),
+    doubt(
+        "pinn: NaN in the probe", {"probeGuess": put((1, 2), np.nan)}, r"skipped: .* the first at \[1, 2\]"
     ),
-    ScanCase(
-        "pinn: NaN in the probe",
-        bad("pinn", {"probeGuess": put((1, 2), np.nan)}),
-        r"skipped: probeGuess .* not finite, the first at \[1, 2\]",
-        doubtful=True,
-    ),
-    ScanCase(
-        "product: a dark probe", bad("product", {"probe": times(0)}), r"file is zero; .*probe=", doubtful=True
-    ),
-    ScanCase(
-        "cxi: a probe beyond measure",
-        bad("cxi", {f"{SRC}/illumination": times(1e25)}),
-        r"the probe of the file reaches 1e\+25, and more than 1e\+15 is refused; it is estimated instead",
-        doubtful=True,
-    ),
-    ScanCase(
-        "tike: a dark probe", bad("tike", {"probe": times(0)}), r"file is zero; .*probe=", doubtful=True
-    ),
-    ScanCase("foldslice: dark patterns", bad("foldslice", {"dp": times(0)}), r"patterns: dark, all values"),
-    ScanCase("tike: dark patterns", bad("tike", {"data": times(0)}), r"patterns: dark, all values"),
-    ScanCase(
-        "keys_hdf5: negative patterns",
-        bad("keys_hdf5", {"p": -COUNTS.astype("i4") - 1}),
-        r"patterns: their sum over 30 inspected patterns is negative; is a background",
-    ),
-    ScanCase(
-        "ptylab: NaN as distance",
-        bad("ptylab", {"zo": np.nan}),
-        r"set data\.distance_m= \(zo=nan: no distance; taken as not given\)",
-    ),
-    ScanCase(
+    doubt("product: a dark probe", {"probe": times(0)}, r"file is zero; .*probe="),
+    doubt("cxi: a huge probe", {WAVE: times(1e25)}, r"reaches 1e\+25, .* 1e\+15 is refused; it is estimated"),
+    doubt("tike: a dark probe", {"probe": times(0)}, r"file is zero; .*probe="),
+    case("foldslice: dark patterns", {"dp": times(0)}, r"patterns: dark, all values"),
+    case("tike: dark patterns", {"data": times(0)}, r"patterns: dark, all values"),
+    case("keys_hdf5: negative", {"p": -COUNTS.astype("i4") - 1}, r"patterns: their sum .* is negative;"),
+    case("ptylab: NaN as distance", {"zo": np.nan}, r"set data\.distance_m= \(zo=nan: no distance; taken as"),
+    case(
         "ptychodus_npz: a negative distance",
-        bad("ptychodus_npz", {"detector_object_distance_m": np.asarray(-2.0)}),
-        r"set data\.distance_m= \(.*detector_object_distance_m=-2: no distance",
+        {AWAY: np.asarray(-2.0)},
+        r"data\.distance_m= .*=-2: no distance",
     ),
-    ScanCase(
-        "foldslice: a pattern that was taken twice",
-        bad("foldslice", {"dp": put(8, COUNTS[7])}),
-        r"frames 7 and 8 are the same",
-        doubtful=True,
+    doubt(
+        "foldslice: a pattern that was taken twice", {"dp": put(8, COUNTS[7])}, r"frames 7 and 8 are the same"
     ),
-    ScanCase(
-        "pinn: patterns that all are one",
-        bad("pinn", {"diff3d": np.repeat(COUNTS[:1], J, axis=0)}),
-        r"patterns: all .* are the same",
+    case("pinn: all the same", {"diff3d": np.repeat(COUNTS[:1], J, axis=0)}, r"all .* are the same"),
+    # positions in wrong units, or without a scan
+    case("foldslice: µm taken for m", dict.fromkeys(FOLDSLICE[1:], times(1e6)), rf"{IN_METRES}=um"),
+    case("cxi: µm taken for m", {MOVED: times(1e6)}, IN_METRES),
+    case("product: µm taken for m", dict.fromkeys(XY, times(1e6)), IN_METRES),
+    case("ptyd: nm taken for m", dict.fromkeys(PARTS, times(1e9)), rf"{IN_METRES}=nm"),
+    case("keys_npz: m taken for µm", {"r": times(1e-6)}, r"positions: .* object pixels? .*data\.unit=m"),
+    case("tiff: m taken for µm", table_times(1), r"positions: .* object pixels? .*data\.unit=m"),
+    case("tike: m taken for pixels", {"scan": times(PIXEL)}, r"positions: .*data\.unit"),
+    case(
+        "keys_hdf5: nm taken for µm", {"r": times(1e3)}, r"positions: .*object pixels.*overlap.*data\.unit=nm"
     ),
+    case("pinn: pixels beyond reason", dict.fromkeys(PINN[1:], times(1e9)), r".*object pixels.*overlap"),
+    case("pinn: one pattern", dict.fromkeys(PINN, first(1)), r"positions: there is only one"),
+    case("foldslice: one pattern", dict.fromkeys(FOLDSLICE, first(1)), r"positions: there is only one"),
+    case("cxi: two patterns", {DATA: first(2), MOVED: first(2)}, r"data\.file=.*: 2 of its patterns"),
+    case(
+        "nexus: all positions equal", {STAGE: times(0)}, r"positions: all 30 are equal; nothing was scanned"
+    ),
+    case("pinn: all positions equal", dict.fromkeys(PINN[1:], times(0)), r"positions: all 30 are equal"),
+    case("ptylab: all positions equal", {"encoder": times(0)}, r"all 30 are equal"),
+    case("tiff: all positions equal", table("x_um,y_um\n" + "1,2\n" * J), r"all 30 are equal"),
+    doubt(
+        "keys_hdf5: one position far away", {"r": put(4, 60.0)}, r"1 isolated positions .*; data\.drop=\[4\]"
+    ),
+    # lengths in wrong units
+    case("cxi: energy in keV", {f"{SRC}/energy": 8.0}, r"energy=8 J: .* 10 to 1e\+06 eV; is it in keV\?"),
+    case("cxi: energy in eV", {f"{SRC}/energy": 8000.0}, r"energy=8000 J: .*is it in eV"),
+    case("product: energy in keV", {"@probe_energy_eV": 8.0}, r"energy_eV=8 eV: .*in keV\?"),
+    case("ptychodus_npz: energy in J", {"probe_energy_eV": 8000 * EV}, r"=1\.28\d*e-15 eV: .*; is it in J\?"),
+    case("ptyd: energy in eV", {"meta/energy": 8000.0}, r"meta/energy=8000 keV: .*is it in eV"),
+    case("keys_npz: energy in keV", {"e": 8.0}, r"e=8 eV: a photon energy .*is it in keV"),
+    case(
+        "nexus: distance in furlongs", {f"{DET}/distance@units": "furlong"}, r"=furlong: must be one of m, cm"
+    ),
+    case("ptylab: distance in mm", {"zo": 2e5}, r"zo=200000 m: a distance .*in .*mm"),
+    case("eiger: pitch in µm", {f"{EIGER}/{k}_pixel_size": 75.0 for k in "xy"}, r"is it in .*um"),
+    case("keys_npz: pitch in µm", {"d": 75.0}, r"d=75 m: a pixel size .*is it in .*um"),
+    case("keys_npz: distance in mm", {"z": 2e5}, r"z=200000 m: a distance must be .*in .*mm"),
+    case("ptylab: wavelength in nm", {"wavelength": 0.155}, r"wavelength=0\.155 m: .*in .*nm"),
+    # masks
+    case("nexus: an inverted mask", {f"{DET}/pixel_mask": WHOLE_MASK}, ALL_BAD),
+    case("ptychodus_npz: an inverted mask", {"bad_pixels": np.ones((N, N), bool)}, ALL_BAD),
+    case("data.mask_file, inverted", masked(WHOLE_MASK), r"no pixel is good \(1024 in data\.mask_file\)"),
+    doubt("eiger: an inverted mask", {EIGER_MASK: HALF_MASK}, r"only 2\d % .* is the mask inverted\?"),
+    doubt("data.mask_file, half", masked(HALF_MASK), r"only 2\d % of the pixels are good \(768 in data"),
+    case("data.mask_file of another shape", masked(WHOLE_MASK[1:]), r"data\.mask_file=.*must be an image of"),
+    case(
+        "data.mask_file with NaN", masked(np.where(HALF_MASK, 1, np.nan)), r"data\.mask_file=.*NaN|not finite"
+    ),
+    case("nexus: a small mask", {f"{DET}/pixel_mask": WHOLE_MASK[1:]}, r"mask has shape \(31, 32\); must be"),
 ]
-POSITIONS = [
-    ScanCase(
-        "foldslice: micrometres taken for metres",
-        bad("foldslice", {"ppX": times(1e6), "ppY": times(1e6)}),
-        r"positions: the scan is 2\.6\d m × 3\.9\d m in the unit m; .*data\.unit=um",
-    ),
-    ScanCase(
-        "cxi: micrometres taken for metres",
-        bad("cxi", {"entry_1/data_1/translation": times(1e6)}),
-        r"positions: the scan is .* m in the unit m; .*data\.unit",
-    ),
-    ScanCase(
-        "product: micrometres taken for metres",
-        bad("product", {"probe_position_x_m": times(1e6), "probe_position_y_m": times(1e6)}),
-        r"positions: the scan is .* m in the unit m; .*data\.unit",
-    ),
-    ScanCase(
-        "ptyd: nanometres taken for metres",
-        bad("ptyd", {f"chunks/{k}/positions": times(1e9) for k in (0, 1)}),
-        r"positions: the scan is .* m in the unit m; .*data\.unit=nm",
-    ),
-    ScanCase(
-        "keys_npz: metres taken for micrometres",
-        bad("keys_npz", {"r": times(1e-6)}),
-        r"positions: .* object pixels? .*data\.unit=m",
-    ),
-    ScanCase(
-        "tiff: metres taken for micrometres", table_times(1), r"positions: .* object pixels? .*data\.unit=m"
-    ),
-    ScanCase(
-        "tike: metres taken for pixels", bad("tike", {"scan": times(PIXEL)}), r"positions: .*data\.unit"
-    ),
-    ScanCase(
-        "keys_hdf5: nanometres taken for micrometres",
-        bad("keys_hdf5", {"r": times(1e3)}),
-        r"positions: .*object pixels.*overlap.*data\.unit=nm",
-    ),
-    ScanCase(
-        "pinn: pixels beyond reason",
-        bad("pinn", {"xcoords": times(1e9), "ycoords": times(1e9)}),
-        r"positions: .*object pixels.*overlap",
-    ),
-    ScanCase(
-        "pinn: one pattern",
-        bad("pinn", {key: first(1) for key in ("diff3d", "xcoords", "ycoords")}),
-        r"positions: there is only one",
-    ),
-    ScanCase(
-        "foldslice: one pattern",
-        bad("foldslice", {key: first(1) for key in ("dp", "ppX", "ppY")}),
-        r"positions: there is only one",
-    ),
-    ScanCase(
-        "cxi: two patterns",
-        bad("cxi", {f"entry_1/data_1/{key}": first(2) for key in ("data", "translation")}),
-        r"data\.file=.*: 2 of its patterns can be used; must be at least 3",
-    ),
-    ScanCase(
-        "nexus: all positions equal",
-        bad("nexus", {f"{DET}/translation": times(0)}),
-        r"positions: all 30 are equal; nothing was scanned",
-    ),
-    ScanCase(
-        "pinn: all positions equal",
-        bad("pinn", {"xcoords": times(0), "ycoords": times(0)}),
-        r"positions: all 30 are equal",
-    ),
-    ScanCase("ptylab: all positions equal", bad("ptylab", {"encoder": times(0)}), r"all 30 are equal"),
-    ScanCase("tiff: all positions equal", table("x_um,y_um\n" + "1,2\n" * J), r"all 30 are equal"),
-    ScanCase(
-        "keys_hdf5: one position far away",
-        bad("keys_hdf5", {"r": put(4, 60.0)}),
-        r"1 isolated positions \(the first is frame 4\); data\.drop=\[4\] excludes them",
-        doubtful=True,
-    ),
-]
-UNITS = [
-    ScanCase(
-        "cxi: energy in keV",
-        bad("cxi", {f"{SRC}/energy": 8.0}),
-        r"source_1/energy=8 J: a photon energy must be from 10 to 1e\+06 eV; is it in keV\?",
-    ),
-    ScanCase("cxi: energy in eV", bad("cxi", {f"{SRC}/energy": 8000.0}), r"energy=8000 J: .*is it in eV"),
-    ScanCase(
-        "product: energy in keV", bad("product", {"@probe_energy_eV": 8.0}), r"energy_eV=8 eV: .*in keV\?"
-    ),
-    ScanCase(
-        "ptychodus_npz: energy in J",
-        bad("ptychodus_npz", {"probe_energy_eV": np.asarray(8000 * EV)}),
-        r"probe_energy_eV=1\.28\d*e-15 eV: a photon energy must be from 10 to 1e\+06 eV; is it in J\?",
-    ),
-    ScanCase(
-        "ptyd: energy in eV", bad("ptyd", {"meta/energy": 8000.0}), r"meta/energy=8000 keV: .*is it in eV"
-    ),
-    ScanCase(
-        "keys_npz: energy in keV", bad("keys_npz", {"e": 8.0}), r"e=8 eV: a photon energy .*is it in keV"
-    ),
-    ScanCase(
-        "nexus: distance in furlongs",
-        bad("nexus", {f"{DET}/distance@units": "furlong"}),
-        r"units=furlong: must be one of m, cm, mm",
-    ),
-    ScanCase("ptylab: distance in mm", bad("ptylab", {"zo": 2e5}), r"zo=200000 m: a distance .*in .*mm"),
-    ScanCase(
-        "eiger: pitch in µm", bad("eiger", {f"{EIGER}/{k}_pixel_size": 75.0 for k in "xy"}), r"is it in .*um"
-    ),
-    ScanCase("keys_npz: pitch in µm", bad("keys_npz", {"d": 75.0}), r"d=75 m: a pixel size .*is it in .*um"),
-    ScanCase(
-        "keys_npz: distance in mm", bad("keys_npz", {"z": 2e5}), r"z=200000 m: a distance must be .*in .*mm"
-    ),
-    ScanCase(
-        "ptylab: wavelength in nm", bad("ptylab", {"wavelength": 0.155}), r"wavelength=0\.155 m: .*in .*nm"
-    ),
-]
-MASKS = [
-    ScanCase(
-        "nexus: an inverted mask that leaves nothing",
-        bad("nexus", {f"{DET}/pixel_mask": WHOLE_MASK}),
-        r"mask: no pixel is good \(the file's mask\); is it inverted\?",
-    ),
-    ScanCase(
-        "ptychodus_npz: an inverted mask that leaves nothing",
-        bad("ptychodus_npz", {"bad_pixels": np.ones((N, N), bool)}),
-        r"mask: no pixel is good \(the file's mask\); is it inverted\?",
-    ),
-    ScanCase("data.mask_file, inverted", masked(WHOLE_MASK), r"no pixel is good \(1024 in data\.mask_file\)"),
-    ScanCase(
-        "eiger: an inverted mask that leaves some",
-        bad("eiger", {f"{EIGER}/detectorSpecific/pixel_mask": HALF_MASK}),
-        r"only 2\d % of the pixels are good \(the file's mask.*: is the mask inverted\?",
-        doubtful=True,
-    ),
-    ScanCase(
-        "data.mask_file, inverted, leaves some",
-        masked(HALF_MASK),
-        r"only 2\d % of the pixels are good \(768 in data",
-        doubtful=True,
-    ),
-    ScanCase(
-        "data.mask_file of another shape", masked(WHOLE_MASK[1:]), r"data\.mask_file=.*must be an image of"
-    ),
-    ScanCase(
-        "data.mask_file with NaN",
-        masked(np.where(HALF_MASK, 1, np.nan)),
-        r"data\.mask_file=.*(NaN|not finite)",
-    ),
-    ScanCase(
-        "nexus: a mask of another shape",
-        bad("nexus", {f"{DET}/pixel_mask": WHOLE_MASK[1:]}),
-        r"the mask has shape \(31, 32\); must be \(32, 32\)",
-    ),
-]
-SCAN_CASES = [*FILES, *SHAPES, *NUMBERS, *POSITIONS, *UNITS, *MASKS]
-
-OVERRIDDEN = {  # specified lengths take precedence over those of the file, however wrong these are
-    "cxi": ({f"{SRC}/energy": 8.0, f"{DET}/distance": 1e9, f"{DET}/x_pixel_size": 75.0}, LENGTHS),
-    "nexus": (
-        {f"{BEAM}/energy@units": "cubit", f"{DET}/distance": 1e30, f"{DET}/x_pixel_size": 75.0},
-        LENGTHS,
-    ),
-    "ptyd": ({"meta/energy": 8000.0, "meta/distance": 1e9, "meta/psize": [PITCH] * 3}, LENGTHS),
-    "ptylab": ({"wavelength": 0.155, "zo": 2e5, "dxd": "wide"}, LENGTHS),
-    "product": ({"@probe_energy_eV": 8.0, "@detector_object_distance_m": -1.0}, LENGTHS[:2]),
-    "ptychodus_npz": ({"probe_energy_eV": 8.0, "detector_object_distance_m": np.nan}, LENGTHS[:2]),
-    "eiger": (
-        {f"{EIGER}/detectorSpecific/photon_energy": 8.0, f"{EIGER}/detector_distance": 1e9},
-        LENGTHS[:2],
-    ),
-    "keys_npz": ({"e": 8.0, "z": -1.0, "d": [1.0, 2.0, 3.0]}, LENGTHS),
-    "keys_hdf5": ({"e": 8.0, "z": 1e9, "d": 75.0}, LENGTHS),
-}

@@ -14,7 +14,6 @@ pattern-iteration is one evaluation of the likelihood of one pattern with its gr
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import signal
@@ -24,13 +23,21 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from benchmarks import parser
+from ptycho.scan.beam import Beam
+from ptycho.scan.dataset import Dataset
+from ptycho.scan.patterns import Patterns
+from ptycho.scan.windows import inner_windows
+
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
 
 Row = dict[str, object]
+PHOTONS, STEP = 1e5, 5.0
+PERIOD = 1024  # pixels after which the sample repeats
 
 
 def scan_file(count: int, side: int, folder: Path) -> Path:
@@ -124,6 +131,57 @@ def processes(counts: list[int], side: int, folder: Path) -> Iterator[Row]:
         yield {"patterns": count, "relative difference": float(difference)}
 
 
+class GeneratedRows:
+    """Amplitudes ``√n``, ``n ~ Poisson(|F P O_j|²)``, the same whenever a pattern is read."""
+
+    def __init__(self, sample: np.ndarray, probe: np.ndarray, corners: np.ndarray) -> None:
+        self._sample, self._probe, self._corners = sample, probe, corners
+        self.shape = (len(corners), *probe.shape)
+        self.dtype = np.dtype(np.float32)
+
+    def __len__(self) -> int:
+        return len(self._corners)
+
+    def __getitem__(self, index: Any) -> np.ndarray:
+        chosen = np.arange(len(self))[index]
+        N, found = self.shape[-1], np.empty((len(chosen), *self.shape[1:]), np.float32)
+        for k in range(0, len(chosen), 256):
+            part = chosen[k : k + 256]
+            waves = self._probe * inner_windows(self._sample, self._corners[part] % PERIOD, N)
+            intensity = np.abs(np.fft.fft2(waves, norm="ortho")) ** 2
+            noise = np.stack([np.random.default_rng(j).standard_normal((N, N), np.float32) for j in part])
+            # For many photons, the root of a Poisson count is normal with σ = ½.
+            amplitude = np.maximum(np.sqrt(intensity) + noise / 2, 0)
+            found[k : k + 256] = np.fft.fftshift(np.round(amplitude**2) ** 0.5, axes=(1, 2))
+        return found
+
+
+def generated_scan(count: int, N: int) -> Dataset:
+    """Return ``count`` patterns of N² of a periodic sample, on a jittered square grid of 5 px."""
+    rng, side = np.random.default_rng(0), int(np.ceil(count**0.5))
+    grid = STEP * np.stack(np.divmod(np.arange(count), side), axis=1)
+    corners = np.rint(grid + rng.uniform(0, 2, grid.shape)).astype(np.int64)
+    axis = np.arange(N) - N / 2
+    square = (axis[:, None] ** 2 + axis**2) / (N / 8) ** 2
+    probe = np.exp(-square / 2 + 1j * square)
+    probe = (np.sqrt(PHOTONS) / np.linalg.norm(probe) * probe).astype(np.complex64)
+    frequency = np.hypot(*np.meshgrid(np.fft.fftfreq(PERIOD), np.fft.fftfreq(PERIOD)))
+    waves = rng.standard_normal((2, PERIOD, PERIOD))
+    smooth = [np.fft.ifft2(np.fft.fft2(wave) * np.exp(-((frequency / 0.05) ** 2))).real for wave in waves]
+    amplitude, phase = (part / np.abs(part).max() for part in smooth)
+    sample = ((0.8 + 0.2 * amplitude) * np.exp(1j * phase)).astype(np.complex64)
+    rows = GeneratedRows(np.pad(sample, (0, N), mode="wrap"), probe, corners)
+    return Dataset(
+        amplitudes=Patterns(rows),  # type: ignore[arg-type]
+        beam=Beam(probe, corners.astype(np.float32)),
+        image=np.zeros(count, np.int32),
+        groups=np.arange(count, dtype=np.int32)[:, None],
+        photon_scale=1.0,
+        object_size=N + int(corners.max()) + 2,
+        region_size=N,
+    )
+
+
 def generator(counts: list[int], side: int, folder: Path) -> Iterator[Row]:
     """Run one step of every block of a scan whose patterns are simulated when they are read."""
     from ptycho.quiet_start import start_tensorflow
@@ -131,7 +189,6 @@ def generator(counts: list[int], side: int, folder: Path) -> Iterator[Row]:
     start_tensorflow()
     import psutil
 
-    from benchmarks.generated_scan import generated_scan
     from ptycho.reconstruction.blocks import Blockwise, Stage, fit_in_blocks
     from ptycho.reconstruction.estimate import Estimate
     from ptycho.reconstruction.scan_likelihood import likelihood_of
@@ -180,15 +237,13 @@ WAYS: dict[str, Callable[[list[int], int, Path], Iterator[Row]]] = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("way", choices=WAYS)
-    parser.add_argument("--counts", type=int, nargs="+", default=[20000])
-    parser.add_argument("--side", type=int, default=64)
-    parser.add_argument("--folder", type=Path, default=ROOT / "outputs" / "large")
-    parser.add_argument("--set", nargs="*", default=[], help="settings of runs, such as solver.steps=6")
-    options = parser.parse_args()
+    options_of = parser(__doc__)
+    options_of.add_argument("way", choices=WAYS)
+    options_of.add_argument("--counts", type=int, nargs="+", default=[20000])
+    options_of.add_argument("--side", type=int, default=64)
+    options_of.add_argument("--folder", type=Path, default=ROOT / "outputs" / "large")
+    options_of.add_argument("--set", nargs="*", default=[], help="settings of runs, such as solver.steps=6")
+    options = options_of.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
     ways = WAYS | {"runs": partial(runs, settings=options.set)}
     for row in ways[options.way](options.counts, options.side, options.folder.resolve()):

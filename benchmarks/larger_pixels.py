@@ -4,7 +4,7 @@
     python benchmarks/larger_pixels.py                 N = 512, 100 patterns
     python benchmarks/larger_pixels.py --side 256 --step 16
 
-A photograph (object ``c`` of ``benchmarks/panel.py``, simulated by NumPy) is measured with a lens whose
+A photograph (object ``c`` of ``photographs.py``) is measured with a lens whose
 pupil has a radius of 0.03 cycles per pixel, 10⁷ photons per pattern. The beam is known. The object is fitted
 from a constant, and from the downsampled start that
 :func:`ptycho.reconstruction.blocks.multiresolution_start` returns. The table has the relative
@@ -14,18 +14,12 @@ Compilation is not counted.
 
 from __future__ import annotations
 
-import argparse
-import os
-import sys
 import time
-from pathlib import Path
 
 import numpy as np
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from benchmarks.panel import MARGIN, error_of, far_intensity, object_of
+from benchmarks import parser
+from benchmarks.photographs import dataset, error_of, far_intensity, frequency, object_of, raster, side_of
 from benchmarks.tables import markdown
 from ptycho.reconstruction.blocks import multiresolution_start
 from ptycho.reconstruction.estimate import Estimate
@@ -33,39 +27,32 @@ from ptycho.reconstruction.prior import PRIORS, Prior
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.selection import SelectionOptions
 from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit
-from ptycho.scan.beam import Beam
 from ptycho.scan.coarser import coarser
 from ptycho.scan.dataset import Dataset
 
+PHOTONS = 1e7  # in a pattern
 PUPIL, BENDS = 0.03, 6.0  # cycles per pixel; half turns of the defocus at its rim
 SHOWN = (0, 10, 30, 60, 90, 120)  # steps
 
 
 def probe_of(N: int) -> np.ndarray:
-    q = np.hypot(*np.ix_(*(np.fft.fftfreq(N),) * 2)) / PUPIL
+    q = frequency(N) / PUPIL
     wave = np.fft.fftshift(np.fft.ifft2((q < 1) * np.exp(1j * BENDS * np.pi * q**2)))
     return wave / np.abs(wave).max()
 
 
-def scan_of(N: int, step: int, photons: float, count: int = 10) -> tuple[Dataset, np.ndarray, np.ndarray]:
-    """Return ``count²`` patterns on a raster with a jitter of up to a fifth of the step, object and probe."""
+def scan_of(N: int, step: int) -> tuple[Dataset, np.ndarray, np.ndarray]:
+    """Return 100 patterns on a raster with a jitter of up to a fifth of the step, object and probe."""
     rng, probe = np.random.default_rng(5), probe_of(N)
-    grid = step * np.stack(np.mgrid[:count, :count], -1).reshape(-1, 2).astype(float)
-    positions = np.round(grid + rng.uniform(-step / 5, step / 5, grid.shape))
-    positions += MARGIN - positions.min(axis=0)
-    object_ = object_of("c", N + int(positions.max()) + MARGIN + 1)
+    positions = raster(step, 10, rng)
+    object_ = object_of("c", side_of(positions, N))
     intensity = far_intensity(object_, probe, positions)
-    scale = photons / intensity.sum(axis=(1, 2)).mean()
-    data = Dataset(
-        np.sqrt(rng.poisson(scale * intensity)).astype(np.float32),
-        Beam(probe.astype(np.complex64), positions.astype(np.float32)),
-        np.zeros(len(positions), np.int32),
-        np.arange(len(positions), dtype=np.int32)[:, None],
-        float(np.sqrt(scale)),
-        len(object_),
-        N,
+    scale = PHOTONS / intensity.sum(axis=(1, 2)).mean()
+    amplitudes, sizes = (
+        np.sqrt(rng.poisson(scale * intensity)),
+        {"object_size": len(object_), "region_size": N},
     )
-    return data, object_, probe
+    return dataset(amplitudes, probe, positions, np.sqrt(scale), **sizes), object_, probe
 
 
 def row_of(
@@ -78,7 +65,7 @@ def row_of(
         nonlocal spent, since
         spent += time.perf_counter() - since
         if (step := watched.pop(0)) in SHOWN:
-            error = error_of(estimate.object, truth, objective.likelihood.data.beam, probe)
+            error = error_of(estimate.object, truth, objective.likelihood.data.positions, probe)
             row[f"step {step}"] = f"{error:.3f} ({spent:.0f} s)"
         since = time.perf_counter()
 
@@ -88,14 +75,11 @@ def row_of(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--side", type=int, default=512, help="N (512)")
-    parser.add_argument("--step", type=int, default=32, help="step of the scan in pixels (32)")
-    parser.add_argument("--photons", type=float, default=1e7, help="photons per pattern (1e7)")
-    options = parser.parse_args()
-    data, truth, probe = scan_of(options.side, options.step, options.photons)
+    options_of = parser(__doc__)
+    options_of.add_argument("--side", type=int, default=512, help="N (512)")
+    options_of.add_argument("--step", type=int, default=32, help="step of the scan in pixels (32)")
+    options = options_of.parse_args()
+    data, truth, probe = scan_of(options.side, options.step)
     view = coarser(data)
     if view is None:
         raise SystemExit(f"--side {options.side}: these patterns cannot be downsampled; choose 256 or more")

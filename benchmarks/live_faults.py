@@ -30,7 +30,6 @@ import h5py
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
 
 from ptycho.config.data import DataConfig
 from ptycho.readers.raw_scan import UNITS
@@ -60,6 +59,9 @@ class Case:
         return raw.patterns.read(slice(0, COUNT)), raw.positions[:COUNT]
 
 
+Test = Callable[[Case], tuple[bool, str]]
+
+
 def environment() -> dict[str, str]:
     return os.environ | {"PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3"}
 
@@ -73,7 +75,7 @@ def replaying(case: Case, to: str, *words: str) -> subprocess.Popen:
     return script("replay", f"data.file={case.scan}", f"to={to}", f"rate={RATE}", *words)
 
 
-def collect(case: Case, watch: str, seconds: float = 60, **changes) -> Collector:
+def collect(case: Case, watch: str, seconds: float = 60, **changes: int) -> Collector:
     """Collect the frames of the source ``watch`` until it ends, for at most ``seconds``."""
     store = Store(case.folder / "live")
     source = open_source(watch, DataConfig(file=("-",)), store.has, **changes)
@@ -108,46 +110,36 @@ def verdict(case: Case, collector: Collector, lost: int | None = 0) -> tuple[boo
     return good, f"{len(indices)} of {COUNT} joined, gaps {gaps}; {faults}; {collector.ended}"
 
 
-def hdf5(*words: str, lost: int | None = 0) -> Callable[[Case], tuple[bool, str]]:
-    def run(case: Case) -> tuple[bool, str]:
-        path = case.folder / "growing.h5"
-        process = replaying(case, str(path), *words)
-        found = collect(case, str(path))
-        process.wait()
-        return verdict(case, found, lost)
-
-    return run
-
-
-def folder(*words: str) -> Callable[[Case], tuple[bool, str]]:
-    def run(case: Case) -> tuple[bool, str]:
-        place = f"{case.folder}/frames/"
-        process = replaying(case, place, *words)
-        found = collect(case, place)
-        process.wait()
-        return verdict(case, found)
-
-    return run
-
-
 def free_port() -> int:
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         return one.getsockname()[1]
 
 
-def sent(*words: str, lost: int | None = 0, beside: Callable[[int], None] | None = None, **changes):
-    """Return a test that replays through a socket; ``beside`` runs in a thread with the port's number."""
+def place(case: Case, source: str) -> str:
+    """Return what is watched: a file, a folder, or the address of a socket."""
+    if source == "socket":
+        return f"zmq://127.0.0.1:{free_port()}"
+    return f"{case.folder}/frames/" if source == "folder" else str(case.folder / "growing.h5")
+
+
+def replayed(
+    source: str,
+    *words: str,
+    lost: int | None = 0,
+    beside: Callable[[int], None] | None = None,
+    largest: int = 2**28,
+) -> Test:
+    """Return a test that replays a scan; ``beside`` runs in a thread with the number of the socket's port."""
 
     def run(case: Case) -> tuple[bool, str]:
-        port = free_port()
-        address = f"zmq://127.0.0.1:{port}"
-        process = replaying(case, address, *words)
+        watch = place(case, source)
+        process = replaying(case, watch, *words)
         if beside is not None:
-            threading.Thread(target=beside, args=[port], daemon=True).start()
-        found = collect(case, address, **changes)
+            threading.Thread(target=beside, args=[int(watch.rpartition(":")[2])], daemon=True).start()
+        collector = collect(case, watch, largest=largest)
         process.wait()
-        return verdict(case, found, lost)
+        return verdict(case, collector, lost)
 
     return run
 
@@ -211,7 +203,7 @@ def not_there_yet(case: Case) -> tuple[bool, str]:
     return verdict(case, found)
 
 
-def replaced(other: bool) -> Callable[[Case], tuple[bool, str]]:
+def replaced(other: bool) -> Test:
     """Return a test in which a file, whose writer was killed, is replaced by its copy or by another scan."""
 
     def run(case: Case) -> tuple[bool, str]:
@@ -235,12 +227,8 @@ def disk_full(case: Case) -> tuple[bool, str]:
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
     threading.Timer(3.0, lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))).start()
-    port = free_port()
-    process = replaying(case, f"zmq://127.0.0.1:{port}")
-    found = collect(case, f"zmq://127.0.0.1:{port}")
-    process.wait()
-    good, text = verdict(case, found)
-    return good and found.faults["disk full"] + found.faults["disk error"] > 0, text
+    good, text = replayed("socket")(case)
+    return good and ("disk full" in text or "disk error" in text), text
 
 
 def half_a_record(case: Case) -> tuple[bool, str]:
@@ -252,15 +240,14 @@ def half_a_record(case: Case) -> tuple[bool, str]:
     with h5py.File(case.folder / "live" / NAME, "r+", libver="latest") as file:
         file["patterns"].resize(51, axis=0)  # the last row is never written
         file["frames"].resize(51, axis=0)
-    return hdf5()(case)
+    return replayed("hdf5")(case)
 
 
-def stopped(number: int, source: str) -> Callable[[Case], tuple[bool, str]]:
+def stopped(number: int, source: str) -> Test:
     """Return a test in which live.py gets the signal ``number`` in the middle of a scan, and is resumed."""
 
     def run(case: Case) -> tuple[bool, str]:
-        watch = str(case.folder / "growing.h5") if source == "hdf5" else f"zmq://127.0.0.1:{free_port()}"
-        out = case.folder / "out"
+        watch, out = place(case, source), case.folder / "out"
         keys = ["final=false", "finish_s=2", "refresh_s=1", "timeout_s=8"]
         live = script("live", f"watch={watch}", f"output_dir={out}", *keys)
         time.sleep(9)
@@ -292,36 +279,36 @@ def killed_detector(case: Case) -> tuple[bool, str]:
     return good, f"{numbers['patterns']} patterns; ended: {numbers['ended']}"
 
 
-CASES: dict[str, Callable[[Case], tuple[bool, str]]] = {
-    "no fault, HDF5": hdf5(),
-    "no fault, packed HDF5": hdf5("compressed=true"),
-    "no fault, folder": folder(),
-    "no fault, socket, packed": sent("compressed=true"),
-    "frames repeated (socket)": sent("faults=[repeats]", "fault_share=0.1"),
-    "frames lost (HDF5)": hdf5("faults=[gaps]", "fault_share=0.1", lost=None),
-    "frames lost (socket)": sent("faults=[gaps]", "fault_share=0.1", lost=None),
-    "positions 3 s late (HDF5)": hdf5("faults=[late]", "fault_share=0.1"),
-    "positions out of order (HDF5)": hdf5("faults=[disorder]"),
-    "positions 1.5 s after their frames (folder)": folder("lag_s=1.5"),
-    "files cut short, then whole (folder)": folder("faults=[garbage]", "fault_share=0.1"),
-    "frames of another shape (socket)": sent("faults=[shape]", "fault_share=0.1"),
-    "frames of another dtype (socket)": sent("faults=[dtype]", "fault_share=0.1"),
-    "frames of NaN (socket)": sent("faults=[not_finite]", "fault_share=0.1"),
-    "writer killed (HDF5)": hdf5("complete=false"),
+CASES: dict[str, Test] = {
+    "no fault, HDF5": replayed("hdf5"),
+    "no fault, packed HDF5": replayed("hdf5", "compressed=true"),
+    "no fault, folder": replayed("folder"),
+    "no fault, socket, packed": replayed("socket", "compressed=true"),
+    "frames repeated (socket)": replayed("socket", "faults=[repeats]", "fault_share=0.1"),
+    "frames lost (HDF5)": replayed("hdf5", "faults=[gaps]", "fault_share=0.1", lost=None),
+    "frames lost (socket)": replayed("socket", "faults=[gaps]", "fault_share=0.1", lost=None),
+    "positions 3 s late (HDF5)": replayed("hdf5", "faults=[late]", "fault_share=0.1"),
+    "positions out of order (HDF5)": replayed("hdf5", "faults=[disorder]"),
+    "positions 1.5 s after their frames (folder)": replayed("folder", "lag_s=1.5"),
+    "files cut short, then whole (folder)": replayed("folder", "faults=[garbage]", "fault_share=0.1"),
+    "frames of another shape (socket)": replayed("socket", "faults=[shape]", "fault_share=0.1"),
+    "frames of another dtype (socket)": replayed("socket", "faults=[dtype]", "fault_share=0.1"),
+    "frames of NaN (socket)": replayed("socket", "faults=[not_finite]", "fault_share=0.1"),
+    "writer killed (HDF5)": replayed("hdf5", "complete=false"),
     "file not there yet (HDF5)": not_there_yet,
     "file replaced by its copy (HDF5)": replaced(other=False),
     "file replaced by another scan (HDF5)": replaced(other=True),
-    "messages of another format (socket)": sent("faults=[garbage]", "fault_share=0.1"),
-    "bytes that follow no protocol (socket)": sent(beside=garbage_bytes),
-    f"{CONNECTIONS} connections (socket)": sent(beside=many_connections),
-    "a message of 50 MB where 1 MB is allowed (socket)": sent(
-        beside=bad_messages(oversize), largest=1_000_000
+    "messages of another format (socket)": replayed("socket", "faults=[garbage]", "fault_share=0.1"),
+    "bytes that follow no protocol (socket)": replayed("socket", beside=garbage_bytes),
+    f"{CONNECTIONS} connections (socket)": replayed("socket", beside=many_connections),
+    "a message of 50 MB where 1 MB is allowed (socket)": replayed(
+        "socket", beside=bad_messages(oversize), largest=1_000_000
     ),
-    "wrong headers (socket)": sent(beside=bad_messages(wrong_headers)),
+    "wrong headers (socket)": replayed("socket", beside=bad_messages(wrong_headers)),
     "disk full, then not (socket)": disk_full,
     "an incomplete row in the store": half_a_record,
-    "everything at once (socket)": sent(
-        "faults=[repeats,gaps,late,disorder,not_finite,shape,dtype,garbage]", lost=None
+    "everything at once (socket)": replayed(
+        "socket", "faults=[repeats,gaps,late,disorder,not_finite,shape,dtype,garbage]", lost=None
     ),
     "detector killed: live.py": killed_detector,
     "Ctrl-C, then resume: live.py": stopped(signal.SIGINT, "hdf5"),

@@ -10,18 +10,14 @@ different seeds are those of different patterns.
 
 from __future__ import annotations
 
-import argparse
-import os
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 import numpy as np
 
+from benchmarks import parser
 from benchmarks.tables import markdown
 from ptycho.align.aligned import RunContext
 from ptycho.align.cached import align
@@ -39,12 +35,10 @@ def show(decision: Finding) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("file", help="a measured scan")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3], help="choices (0 1 2 3)")
-    arguments = parser.parse_args()
+    options_of = parser(__doc__)
+    options_of.add_argument("file", help="a measured scan")
+    options_of.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3], help="choices (0 1 2 3)")
+    arguments = options_of.parse_args()
     config = ScanRunConfig(data=DataConfig(file=(arguments.file,)))
     scan = interpret_scan(config.data)
     rows = []

@@ -1,6 +1,6 @@
 """Near fields: is the object reconstructed, and is a wrong one flagged? A Markdown table.
 
-    python benchmarks/near_field.py [--only 4,12] [--probes none,right] [--photons 1e6] [--side 64]
+    python benchmarks/near_field.py [--only 4,12] [--probes none,right] [--photons 1e6]
     python benchmarks/near_field.py --only 12 --probes none --positions rotated,scaled,random,jump
 
 Scans behind a diffuser are simulated in a window twice as wide as the detector
@@ -17,18 +17,16 @@ them by (8, −5) px. ``flags``: those for a wrong image.
 
 from __future__ import annotations
 
-import argparse
 import itertools
-import sys
 import time
-from pathlib import Path
 
 import numpy as np
 from scipy.ndimage import gaussian_filter
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 import ptycho
+from benchmarks import parser
+from benchmarks.photographs import rms
+from benchmarks.tables import markdown
 from ptycho.config.waves import Fresnel, wavelength_m
 from ptycho.evaluation.metrics import align
 from ptycho.report.wording import advice_of
@@ -36,7 +34,7 @@ from ptycho.scan.positions import rotation
 from ptycho.simulation import near_field
 
 ENERGY_EV, PITCH_M = 12e3, 5e-7
-STEP_PX, COUNTED = 8.0, 0.5
+SIDE, PATTERNS, STEP_PX, COUNTED = 64, 36, 8.0, 0.5
 NUMBERS = ("2", "4", "4 farther", "8", "12", "20", "30")
 FARTHER = 5.0
 ERROR, ERROR_RAD, ERROR_PX = 0.1, 0.3, 3.0
@@ -50,11 +48,11 @@ POSITIONS = {
 COLUMNS = ("λz/dx²", "probe", "positions", "error", "R-factor", "noise", "unexplained", "flags", "seconds")
 
 
-def simulate(name: str, side: int, patterns: int, photons: float) -> near_field.NearFieldScan:
+def simulate(name: str, photons: float) -> near_field.NearFieldScan:
     """Return the scan of a row, named as in the first column."""
     number, *farther = name.split()
     way, ahead = Fresnel(float(number), float(number)), FARTHER if farther else 1.0
-    return near_field.simulate_near_field(side, patterns, STEP_PX, way, photons, ahead=ahead)
+    return near_field.simulate_near_field(SIDE, PATTERNS, STEP_PX, way, photons, ahead=ahead)
 
 
 def specified_probe(truth: near_field.NearFieldScan, kind: str) -> np.ndarray | None:
@@ -98,30 +96,22 @@ def error_of(result: ptycho.Result, truth: near_field.NearFieldScan) -> float:
     return float(np.linalg.norm((found - known)[illuminated]) / np.linalg.norm(known[illuminated]))
 
 
-def rms(positions: np.ndarray, truth: near_field.NearFieldScan) -> float:
-    """Return the root mean square distance of positions ``(J, 2)`` from the right ones, but for a shift."""
-    off = positions - truth.positions
-    return float(np.sqrt(np.sum((off - off.mean(axis=0)) ** 2, axis=1).mean()))
-
-
 def shifted(image: np.ndarray, by: np.ndarray) -> np.ndarray:
     """Return a periodic image shifted by fractions of a pixel (row, col), by phases in Fourier space."""
     rows, cols = (np.exp(-2j * np.pi * s * np.fft.fftfreq(n)) for s, n in zip(by, image.shape, strict=True))
     return np.fft.ifft2(np.fft.fft2(image) * rows[:, None] * cols)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description="Reconstruct near fields of several λz/dx².")
-    parser.add_argument("--only", default=",".join(NUMBERS), help="rows, comma-separated (default: all)")
-    parser.add_argument("--probes", default="none,right,errors")
-    parser.add_argument("--positions", default="right", help=f"of {', '.join(POSITIONS)} (default: right)")
-    parser.add_argument("--photons", type=float, default=1e6, help="photons per pattern (default: 1e6)")
-    parser.add_argument("--side", type=int, default=64, help="side of the detector in pixels (default: 64)")
-    parser.add_argument("--patterns", type=int, default=36)
-    args = parser.parse_args()
-    print(f"| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}", flush=True)
+def main() -> None:
+    options_of = parser(__doc__)
+    options_of.add_argument("--only", default=",".join(NUMBERS), help="rows, comma-separated (default: all)")
+    options_of.add_argument("--probes", default="none,right,errors")
+    options_of.add_argument("--positions", default="right", help=f"of {', '.join(POSITIONS)}")
+    options_of.add_argument("--photons", type=float, default=1e6, help="photons per pattern (default: 1e6)")
+    args = options_of.parse_args()
+    rows = []
     for name in args.only.split(","):
-        truth = simulate(name, args.side, args.patterns, args.photons)
+        truth = simulate(name, args.photons)
         for kind, wrong in itertools.product(args.probes.split(","), args.positions.split(",")):
             nominal = POSITIONS[wrong](truth.positions, np.random.default_rng(3))
             scan, began = measure(truth, specified_probe(truth, kind), nominal), time.perf_counter()
@@ -129,11 +119,13 @@ def main() -> int:
             scores, error = result.scores, error_of(result, truth)
             flags = ", ".join(f"`{advice.flag}`" for advice in advice_of(scores) if advice.wrong) or "–"
             numbers = [f"{scores[key]:.3f}" for key in ("r_factor", "r_noise", "unexplained_variance")]
-            places = f"{wrong}: {rms(nominal, truth):.2f} → {rms(result.beam.positions, truth):.2f}"
+            off = [rms(positions, truth.positions) for positions in (nominal, result.beam.positions)]
+            places = "{}: {:.2f} → {:.2f}".format(wrong, *off)
             row = [name, kind, places, f"{error:.3f}", *numbers, flags, f"{time.perf_counter() - began:.0f}"]
-            print(f"| {' | '.join(row)} |", flush=True)
-    return 0
+            rows.append(dict(zip(COLUMNS, row, strict=True)))
+            print(*row, sep=" | ", flush=True)
+    print(f"\n{markdown(rows)}")
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()

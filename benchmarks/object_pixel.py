@@ -1,7 +1,7 @@
 #!/usr/bin/env python
 """Are finer object pixels selected where the object is finer than those of the detector, and do they help?
 
-    python benchmarks/object_pixel.py [--only TEXT] [--command]
+    python benchmarks/object_pixel.py [--command]
 
 Cells of the panel, with probe and positions refined in the trial. *Gain* is the fall of the log-deviance of
 what is held out; *edge* says whether the patterns have the intensity at the detector edge without which the
@@ -11,36 +11,31 @@ and as the program chooses it, and compares it with the true object, on pixels o
 
 from __future__ import annotations
 
-import argparse
-import os
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 import numpy as np
 
 import ptycho
-from benchmarks.panel import Cell, cells, error_of, object_of, scan_of
+from benchmarks import parser
+from benchmarks.panel import Cell, cells, scan_of
+from benchmarks.photographs import cut, error_of, object_of
 from benchmarks.tables import markdown
 from ptycho.align.object_pixel import try_finer_pixels
 from ptycho.preparation.window import finer_pixels, finer_side
 from ptycho.reconstruction.estimate import Refine
 from ptycho.scan.coarser import finer_waves, on_finer_pixels
-from ptycho.scan.windows import cut_windows
 
 WRONG = ("finer", "fraction", "probe", "background", "all")  # and cells without errors, at high dose
 
 
-def chosen(only: str) -> Iterator[Cell]:
+def chosen() -> Iterator[Cell]:
     for cell in cells():
         right = cell.wrong == "nothing" and cell.photons >= 1e6 and cell.step == 5
-        if (cell.wrong in WRONG or right) and only in cell.name:
+        if cell.wrong in WRONG or right:
             yield cell
 
 
@@ -69,25 +64,20 @@ def command(cell: Cell, N: int | None) -> dict[str, object]:
     scale, side = 2 * cell.side / used, 2 * data.object_size
     image = on_finer_pixels(result.object, scale)
     shift = np.median(scale * result.beam.positions - 2 * data.positions, axis=0)
-    start = np.rint(shift).astype(int) + side
-    image = cut_windows(np.pad(image, side), start[None], side)[0]
-    beam = replace(data.beam, probe=finer_waves(data.probe, 2 * cell.side), positions=2 * data.positions)
-    error = error_of(image, object_of(cell.object, side, 2), beam, finer_waves(probe, 2 * cell.side))
+    truth, fine = object_of(cell.object, side, 2), finer_waves(probe, 2 * cell.side)
+    error = error_of(cut(image, shift, side), truth, 2 * data.positions, fine)
     scores = {name: f"{result.scores[name]:.4f}" for name in ("r_factor", "r_free", "r_noise")}
     return {"cell": cell.name, "N": used, "error": f"{error:.3f}"} | scores | {"s": f"{seconds:.0f}"}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--only", default="", help="cells whose name has this text")
-    parser.add_argument("--command", action="store_true", help="whole reconstructions of the cells finer")
-    options = parser.parse_args()
+    options_of = parser(__doc__)
+    options_of.add_argument("--command", action="store_true", help="whole reconstructions of the cells finer")
+    options = options_of.parse_args()
     if not options.command:
-        print(markdown([gain(cell) for cell in chosen(options.only)]))
+        print(markdown([gain(cell) for cell in chosen()]))
         return
-    finer = [cell for cell in chosen(options.only) if cell.wrong == "finer"]
+    finer = [cell for cell in chosen() if cell.wrong == "finer"]
     print(markdown([command(cell, N) for cell in finer for N in (cell.side, None)]))
 
 

@@ -15,7 +15,6 @@ probe and good pixels are equal; energy, distance and pixel size of the detector
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Callable
@@ -290,13 +289,13 @@ def read(folder: Path) -> int:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    step = parser.add_mutually_exclusive_group(required=True)
+    from benchmarks import parser
+
+    options_of = parser(__doc__)
+    step = options_of.add_mutually_exclusive_group(required=True)
     step.add_argument("--write", type=Path, metavar="FOLDER", help="write (in the environment PEERS)")
     step.add_argument("--read", type=Path, metavar="FOLDER", help="read (in our environment)")
-    args = parser.parse_args()
+    args = options_of.parse_args()
     if args.write is not None:
         write(args.write)
         return 0

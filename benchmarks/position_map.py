@@ -10,7 +10,7 @@
     python benchmarks/position_map.py electrons          the default command, no probe, rotated by −121°
     python benchmarks/position_map.py specified          likewise, few electrons and the specified defocus
 
-Ten pairs of objects and probes of ``benchmarks/panel.py``, 100 to 225 patterns of 64² with three lenses. The
+Ten pairs of objects and probes of ``photographs.py``, 100 to 225 patterns of 64² with three lenses. The
 nominal positions are the true ones: as they are, × 1.2, × 0.8, rotated by 5°, or sheared by a steady drift.
 Each scan has a row: errors of the scale and rotation found, rms error of the positions before and after the
 correction, whether scale or rotation is flagged, seconds. Electrons: 80 keV, 20 mrad, atoms of 0.5 rad on a
@@ -20,31 +20,35 @@ image is the relative complex one, where the illumination exceeds a tenth of its
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
 
-from benchmarks.panel import MARGIN, far_intensity, object_of, probe_of
+from benchmarks import parser
+from benchmarks.photographs import (
+    dataset,
+    error_within,
+    far_intensity,
+    frequency,
+    object_of,
+    probe_of,
+    raster,
+    side_of,
+)
 from ptycho.align.affine_map import find_map, score_map, turn_in
 from ptycho.align.initial_probe import find_other_probe, guess_probe
-from ptycho.evaluation.alignment import in_frame
-from ptycho.evaluation.metrics import align, relative_error
 from ptycho.reconstruction.estimate import Estimate
 from ptycho.reconstruction.parameters import object_illumination
-from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.optics import curvature_of, curved
 from ptycho.scan.positions import rotation
@@ -81,38 +85,27 @@ Row = dict[str, object]
 
 def places(step: int, count: int | None = None, jitter: float = 0.2) -> np.ndarray:
     """Return true positions on a jittered grid, whole pixels, ``(J, 2)``."""
-    count, rng = count or max(8, -(-90 // step)), np.random.default_rng([0, step])
-    grid = step * np.stack(np.mgrid[:count, :count], -1).reshape(-1, 2).astype(float)
-    moved = grid + rng.uniform(-step * jitter, step * jitter, grid.shape)
-    return np.round(moved - moved.min(axis=0)) + MARGIN
+    return raster(step, count or max(8, -(-90 // step)), np.random.default_rng([0, step]), jitter)
 
 
 def scan_of(case: tuple[str, str, float, int], matrix: np.ndarray, error_px: float = 0.0) -> Dataset:
     """Return a scan whose nominal positions are ``matrix (2, 2)`` times the true ones, plus random errors."""
     name, kind, photons, step = case
     rng, probe, true = np.random.default_rng(5), probe_of(kind, N), places(step)
-    intensity = far_intensity(object_of(name, N + int(true.max()) + MARGIN + 1), probe, true)
+    intensity = far_intensity(object_of(name, side_of(true, N)), probe, true)
     amplitudes = np.sqrt(rng.poisson(intensity * photons / intensity.sum(axis=(1, 2)).mean())).astype(
         np.float32
     )
     nominal = (true - true.mean(axis=0)) @ matrix.T + rng.normal(0, error_px, true.shape)
     power = np.mean(np.square(amplitudes, dtype=float).sum(axis=(1, 2)))
-    return dataset(amplitudes, probe * np.sqrt(power / np.sum(np.abs(probe) ** 2)), nominal)
+    return placed(amplitudes, probe * np.sqrt(power / np.sum(np.abs(probe) ** 2)), nominal)
 
 
-def dataset(amplitudes: np.ndarray, probe: np.ndarray, nominal: np.ndarray) -> Dataset:
+def placed(amplitudes: np.ndarray, probe: np.ndarray, nominal: np.ndarray) -> Dataset:
     """Return a scan of patterns ``(J, N, N)`` of one object at positions ``(J, 2)`` px of any origin."""
     nominal = nominal - np.floor(nominal.min(axis=0)) + 6
-    return Dataset(
-        amplitudes=amplitudes.astype(np.float32),
-        beam=Beam(probe.astype(np.complex64), nominal.astype(np.float32)),
-        image=np.zeros(len(nominal), np.int32),
-        groups=np.arange(len(nominal), dtype=np.int32)[:, None],
-        photon_scale=1.0,
-        object_size=N + int(np.ceil(nominal.max())) + 7,
-        region_size=N + 2,
-        exact=True,
-    )
+    side = N + int(np.ceil(nominal.max())) + 7
+    return dataset(amplitudes, probe, nominal, object_size=side, region_size=N + 2, exact=True)
 
 
 def photons(way: str) -> Iterator[Row]:
@@ -160,7 +153,7 @@ def defocus() -> Iterator[Row]:
                 "overlap with the right probe": f"{overlap(wrong, own):.3f} → {overlap(probe, own):.3f}",
                 "map": None if not flagged else position_map.text,
             }
-        late = dataset(data.amplitudes[:], own, np.roll(data.positions, 1, axis=0))
+        late = placed(data.amplitudes[:], own, np.roll(data.positions, 1, axis=0))
         mirrored = replace(data, amplitudes=np.ascontiguousarray(data.amplitudes[:][:, :, ::-1]))
         transposed = replace(data, amplitudes=np.ascontiguousarray(data.amplitudes[:].swapaxes(1, 2)))
         others = {"one late": late, "mirrored": mirrored, "transposed": transposed}
@@ -193,7 +186,7 @@ def gains() -> Iterator[Row]:
 
 def lens(defocus_nm: float) -> np.ndarray:
     """Return the probe of an aperture of 20 mrad, ``(N, N)``; positive is overfocus."""
-    q = np.hypot(*np.ix_(*(np.fft.fftfreq(N, PIXEL_M),) * 2))
+    q = frequency(N, PIXEL_M)
     far = (WAVELENGTH_M * q < 20e-3) * np.exp(-1j * np.pi * WAVELENGTH_M * defocus_nm * 1e-9 * q**2)
     return np.fft.fftshift(np.fft.ifft2(far))
 
@@ -218,11 +211,6 @@ def atoms(side: int, kind: str) -> np.ndarray:
     for (row, column), height in zip(spots[near], heights[near], strict=True):
         phase += height * np.exp(-((rows - row) ** 2 + (columns - column) ** 2) / (2 * width**2))
     return np.exp(0.5j * phase)
-
-
-def specified() -> Iterator[Row]:
-    """Yield the rows of scans of few electrons, under the right probe."""
-    return electrons(FEW, lambda defocus: (*SPECIFIED, f"probe.defocus_nm={defocus}"), (2, 30))
 
 
 def electrons(
@@ -264,7 +252,7 @@ def electrons(
             "object": kind,
             "electrons": dose,
             "rotation": metrics["findings"].get("rotation", ["not found"])[0],
-            "error": error_of(found, image, illumination > 0.1 * illumination.max()),
+            "error": error_within(found, image, illumination > 0.1 * illumination.max()),
             "r_factor": row["r_factor"],
             "r_noise": row["r_noise"],
             "flags": row["flags"],
@@ -272,21 +260,18 @@ def electrons(
         }
 
 
-def error_of(found: np.ndarray, truth: np.ndarray, mask: np.ndarray) -> float | None:
-    """Return the relative complex error of an image ``(M, M)`` where its mask and the truth overlap."""
-    known, there = in_frame(truth.astype(np.complex64), np.where(mask, found, 0), mask)
-    return relative_error(align(np.where(there, found, 0), known, there).object, known)
-
-
-WAYS = {"defocus": defocus, "gains": gains, "electrons": electrons, "specified": specified}
+WAYS = {
+    "defocus": defocus,
+    "gains": gains,
+    "electrons": electrons,
+    "specified": partial(electrons, FEW, lambda nm: (*SPECIFIED, f"probe.defocus_nm={nm}"), (2, 30)),
+}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("way", choices=("nominal", "guessed", "jittered", "dim", *WAYS))
-    way = parser.parse_args().way
+    options_of = parser(__doc__)
+    options_of.add_argument("way", choices=("nominal", "guessed", "jittered", "dim", *WAYS))
+    way = options_of.parse_args().way
     for row in WAYS[way]() if way in WAYS else photons(way):
         print(json.dumps(row, ensure_ascii=False), flush=True)
 

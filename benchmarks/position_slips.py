@@ -7,7 +7,7 @@
     python benchmarks/position_slips.py maps       the whole preparation of scans with drifts and wrong maps
 
 400 patterns of 64² with 10⁶ photons on a raster of 5 px back and forth (object ``a`` and probe ``lens`` of
-``benchmarks/panel.py``, simulated by NumPy). The nominal positions are the true ones plus an error: 5 or
+``photographs.py``). The nominal positions are the true ones plus an error: 5 or
 20 % of the patterns jump by 8 to 30 px in any direction, the last third of the scan is shifted by 25 px,
 every second row by 12 px (backlash), or the stage drifts by 30 px (``maps``: also a drift that slows down,
 28 px). The initial probe is the true one, or it is out of focus by 60 rad·px² and refined.
@@ -19,10 +19,7 @@ refines them in all three cases.
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -31,12 +28,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 import ptycho
-from benchmarks.panel import far_intensity, object_of, probe_of
-from benchmarks.position_map import dataset, error_of
+from benchmarks import parser
+from benchmarks.photographs import (
+    defocused,
+    error_within,
+    far_intensity,
+    object_of,
+    probe_of,
+    rms,
+    second_mode,
+)
+from benchmarks.position_map import placed
+from benchmarks.tables import markdown
 from ptycho.align.aligned import RunContext
 from ptycho.align.cached import align
 from ptycho.align.position_jumps import find_jumps
@@ -129,37 +133,26 @@ def scan_of(case: Case, error: np.ndarray) -> tuple[Dataset, np.ndarray, np.ndar
     image = object_of(case.object, N + int(true.max()) + ROOM)
     intensity = far_intensity(image, probe, true)
     if case.spoilt == "modes":
-        second = probe * np.linspace(-1, 1, N)
-        second *= np.sqrt(0.15) * np.linalg.norm(probe) / np.linalg.norm(second)
-        intensity += far_intensity(image, second, true)
+        intensity += far_intensity(image, second_mode(probe, 0.15), true)
     counts = rng.poisson(intensity * case.photons / intensity.sum(axis=(1, 2)).mean()).astype(float)
     if case.spoilt == "frames":  # dark, hot, dimmed
         counts[37], counts[222] = rng.poisson(3, (N, N)), rng.poisson(case.photons / N**2, (N, N))
         counts[300] *= 0.3
     if case.spoilt == "defocus":
-        q = np.hypot(*np.ix_(*(np.fft.fftfreq(N),) * 2))
-        probe = np.fft.fftshift(
-            np.fft.ifft2(np.fft.fft2(np.fft.ifftshift(probe)) * np.exp(1j * DEFOCUS * q**2))
-        )
+        probe = defocused(probe, DEFOCUS)
     probe = probe * np.sqrt(counts.sum(axis=(1, 2)).mean() / np.sum(np.abs(probe) ** 2))
-    return dataset(np.sqrt(counts), probe, true + error), true, image
-
-
-def off(positions: np.ndarray, true: np.ndarray) -> float:
-    """Return the rms distance of the positions ``(J, 2)`` from the true ones, less the median shift, px."""
-    left = positions - true
-    return float(np.sqrt(np.mean(np.sum((left - np.median(left, axis=0)) ** 2, axis=1))))
+    return placed(np.sqrt(counts), probe, true + error), true, image
 
 
 def error_at(data: Dataset, positions: np.ndarray, image: np.ndarray, refine_probe: bool) -> float | None:
     """Return the relative complex error of the solver's object, which starts from ``positions (J, 2)`` px."""
-    scan = dataset(data.amplitudes[:], data.probe[0], positions)
+    scan = placed(data.amplitudes[:], data.probe[0], positions)
     options = ModelOptions(
         probe=refine_probe, positions=True, flux=False, background=False, modes=1, prior="none", steps=100
     )
     estimate = solve(scan, options, 0).estimate
     illumination = object_illumination(estimate)
-    return error_of(estimate.object, image, illumination > 0.1 * illumination.max())
+    return error_within(estimate.object, image, illumination > 0.1 * illumination.max())
 
 
 def row_of(case: Case, kind: str, refine_probe: bool) -> Row:
@@ -171,7 +164,7 @@ def row_of(case: Case, kind: str, refine_probe: bool) -> Row:
         "scan": " ".join(map(str, case[:-2])),
         "errors": kind,
         "probe": "refined" if refine_probe else "initial",
-        "positions, px": [off(places, true) for places in (nominal, found)],
+        "positions, px": [rms(places, true, np.median) for places in (nominal, found)],
         "object": [error_at(data, places, image, refine_probe) for places in (nominal, found, true)],
         "reported as": jumps.text if jumps.moved.any() else "nothing",
         "flagged": jumps.lost,
@@ -198,8 +191,8 @@ def program_row(case: Case, kind: str, initial_probe: bool) -> Row:
         "errors": kind,
         "probe": "initial" if initial_probe else "guessed",
         "positions, px": [
-            off(data.positions, true),
-            off(prepared.whole.positions, true[prepared.scan.frames]),
+            rms(data.positions, true, np.median),
+            rms(prepared.whole.positions, true[prepared.scan.frames], np.median),
         ],
         "reported as": [
             decision.value for decision in prepared.decisions if decision.what.startswith("positions")
@@ -247,48 +240,28 @@ def maps() -> Iterator[Row]:
             yield program_row(case, kind, False)
 
 
-def table(rows: list[Row]) -> str:
-    lines = [
-        "| scan | errors | probe | positions, rms px | object: nominal → found (true) | reported as | s |",
-        "|---" * 7 + "|",
-    ]
-    for row in rows:
-        before, after = row["positions, px"]  # type: ignore[misc]
-        nominal, found, true = row["object"]  # type: ignore[misc]
-        lines.append(
-            f"| {row['scan']} | {row['errors']} | {row['probe']} | {before:.1f} → {after:.2f} | "
-            f"{nominal:.3f} → {found:.3f} ({true:.3f}) | {row['reported as']} | {row['s']:.0f} |"
-        )
-    return "\n".join(lines)
-
-
-def table_of_maps(rows: list[Row]) -> str:
-    lines = ["| scan | errors | probe | positions, rms px | reported as | flags | s |", "|---" * 7 + "|"]
-    for row in rows:
-        before, after = row["positions, px"]  # type: ignore[misc]
-        reported, flags = (", ".join(row[key]) or "–" for key in ("reported as", "flagged"))  # type: ignore[arg-type]
-        lines.append(
-            f"| {row['scan']} | {row['errors']} | {row['probe']} | {before:.1f} → {after:.2f} | {reported} | "
-            f"{flags} | {row['s']:.0f} |"
-        )
-    return "\n".join(lines)
+def line(row: Row) -> Row:
+    """Return a row of the table, as text."""
+    texts = dict(row)
+    if "positions, px" in row:
+        texts["positions, px"] = "{:.1f} → {:.2f}".format(*row["positions, px"])  # type: ignore[misc]
+    if "object" in row:
+        texts["object"] = "{:.3f} → {:.3f} ({:.3f})".format(*row["object"])  # type: ignore[misc]
+    words = {key: ", ".join(value) or "–" for key, value in texts.items() if isinstance(value, list)}
+    return texts | words | {"s": f"{row['s']:.0f}"}
 
 
 WAYS = {"wrong": wrong, "right": right, "others": others, "maps": maps}
-TABLES = {"wrong": table, "others": table, "maps": table_of_maps}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("way", nargs="?", default="wrong", choices=WAYS)
-    way, rows = parser.parse_args().way, []
+    options_of = parser(__doc__)
+    options_of.add_argument("way", nargs="?", default="wrong", choices=WAYS)
+    way, rows = options_of.parse_args().way, []
     for row in WAYS[way]():
         print(json.dumps(row, ensure_ascii=False), flush=True)
         rows.append(row)
-    if way in TABLES:
-        print(TABLES[way](rows))
+    print(markdown(list(map(line, rows))))
 
 
 if __name__ == "__main__":

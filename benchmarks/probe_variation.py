@@ -12,19 +12,14 @@ row: relative complex error, decisions on modes and OPR modes, scores, flags, se
 
 from __future__ import annotations
 
-import argparse
 import json
-import sys
 import time
-from pathlib import Path
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 import ptycho
-from benchmarks.panel import MARGIN, object_of, probe_of
-from benchmarks.position_map import error_of
+from benchmarks import parser
+from benchmarks.photographs import defocused, error_within, object_of, probe_of, raster, side_of
 
 N, SIDE, STEP, DRIFT = 64, 15, 6, 0.2
 DRIFTS = ("orthogonal", "focus", "place")
@@ -48,12 +43,11 @@ def drifting(probe: np.ndarray, kind: str, times: np.ndarray) -> np.ndarray:
     return np.fft.ifft2(far * np.exp(1j * DRIFT / slope * times[:, None, None] * phase))
 
 
-def scan_of(name: str, photons: float) -> tuple[ptycho.Scan, np.ndarray]:
+def scan_of(name: str, photons: float = 1e6) -> tuple[ptycho.Scan, np.ndarray]:
     """Return a scan and its object; ``name`` joins drift and imperfection by +."""
     rng, probe, wrong = np.random.default_rng(0), probe_of("lens", N), name.split("+")
-    grid = STEP * np.stack(np.mgrid[:SIDE, :SIDE], -1).reshape(-1, 2).astype(float)
-    places = np.round(grid + rng.uniform(-1.2, 1.2, grid.shape) + MARGIN).astype(int)
-    image, times = object_of("c", N + int(places.max()) + MARGIN), np.linspace(-0.5, 0.5, len(places))
+    places = raster(STEP, SIDE, rng).astype(int)
+    image, times = object_of("c", side_of(places, N)), np.linspace(-0.5, 0.5, len(places))
     if "place" in wrong:  # a linear drift would be a shear of the object
         times = np.cos(2 * np.pi * times) / 2
     changes = [drifting(probe, kind, times) - probe for kind in DRIFTS if kind in wrong]
@@ -69,25 +63,23 @@ def scan_of(name: str, photons: float) -> tuple[ptycho.Scan, np.ndarray]:
         intensity *= rng.uniform(0.8, 1.2, len(intensity))[:, None, None]
     intensity += 0.05 * photons / N**2 * ("background" in wrong)
     nominal = places + rng.normal(0, 0.7, places.shape) * ("positions" in wrong)
-    bend = 60j * (np.fft.fftfreq(N)[:, None] ** 2 + np.fft.fftfreq(N) ** 2) * ("probe" in wrong)
-    initial = np.fft.ifft2(np.fft.fft2(probe) * np.exp(bend))
+    initial = defocused(probe, 60) if "probe" in wrong else probe
     return ptycho.Scan.from_arrays(rng.poisson(intensity), nominal, initial, counts=True), image
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Reconstruct scans under a probe that drifts.")
-    parser.add_argument(
+    options_of = parser(__doc__)
+    options_of.add_argument(
         "--only", default=",".join((*OTHERS, *DRIFTS, *TOGETHER)), help="scans, comma-separated"
     )
-    parser.add_argument("--photons", type=float, default=1e6, help="photons per pattern (default: 1e6)")
-    parser.add_argument("--compare", action="store_true", help="also without a varying probe")
-    args = parser.parse_args()
+    options_of.add_argument("--compare", action="store_true", help="also without a varying probe")
+    args = options_of.parse_args()
     for name in args.only.split(","):
         for way in WAYS if args.compare else ("default",):
-            (scan, image), began = scan_of(name, args.photons), time.perf_counter()
+            (scan, image), began = scan_of(name), time.perf_counter()
             result = ptycho.reconstruct(scan, half_scans=False, progress=False, **WAYS[way])
             row = {"scan": name, "way": way}
-            row["error"] = error_of(result.object, image, result.mask & result.illuminated)
+            row["error"] = error_within(result.object, image, result.mask & result.illuminated)
             row["decided"] = [f"{one.what}: {one.value}" for one in result.decisions if "mode" in one.what]
             row |= {key: result.scores["beam"][key] for key in ("opr_modes", "probe_variation")}
             row |= {key: result.scores[key] for key in ("r_factor", "r_noise", "deviance_holdout", "flags")}

@@ -17,6 +17,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from benchmarks import parser
+from benchmarks.tables import markdown
+
 TESTS = ("learning", "probe_learning", "pretraining", "general_network", "generators", "training")
 TESTS += ("workflow", "zero_shot")
 ROOT = Path(__file__).parents[1]
@@ -56,39 +59,38 @@ def measured(tests: list[str], threads: int, onednn: int) -> list[list]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def line(key: tuple, values: list[float], above: float | None, below: float | None) -> str:
-    """Return a line for one score: its range, its limit, and their distance in units of the spread."""
+def row(key: tuple, values: list[float], above: float | None, below: float | None) -> dict[str, str]:
+    """Return a row for one score: its range, its limit, and their distance in units of the spread."""
     low, high = min(values), max(values)
     room = min(low - above if above is not None else 1e300, below - high if below is not None else 1e300)
-    limit = f"> {above:g}" if above is not None else f"< {below:g}"
-    spreads = f"{room / (high - low):.1f}" if high > low else "–"
-    test = Path(key[0]).name.removeprefix("test_").replace(".py::test_", ": ")
-    return f"| {test} | {key[1]} | {low:.5g} to {high:.5g} | {limit} | {high - low:.2g} | {spreads} |"
+    return {
+        "test": Path(key[0]).name.removeprefix("test_").replace(".py::test_", ": "),
+        "score": key[1],
+        "values": f"{low:.5g} to {high:.5g}",
+        "limit": f"> {above:g}" if above is not None else f"< {below:g}",
+        "spread": f"{high - low:.2g}",
+        "room, in spreads": f"{room / (high - low):.1f}" if high > low else "–",
+    }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument(
-        "tests",
-        nargs="*",
-        default=[str(path) for name in TESTS for path in (ROOT / "tests").glob(f"*/test_{name}.py")],
-    )
-    parser.add_argument("--threads", nargs="+", type=int, default=[1, 2, 4])
-    parser.add_argument("--onednn", nargs="+", type=int, default=[0, 1])
-    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    if asked.here:
-        return measure(asked.tests)
+    options_of = parser(__doc__)
+    default = [str(path) for name in TESTS for path in (ROOT / "tests").glob(f"*/test_{name}.py")]
+    options_of.add_argument("tests", nargs="*", default=default)
+    options_of.add_argument("--threads", nargs="+", type=int, default=[1, 2, 4])
+    options_of.add_argument("--onednn", nargs="+", type=int, default=[0, 1])
+    options_of.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
+    options = options_of.parse_args()
+    if options.here:
+        return measure(options.tests)
     scores: dict[tuple, list] = {}
-    for threads, onednn in itertools.product(asked.threads, asked.onednn):
+    for threads, onednn in itertools.product(options.threads, options.onednn):
         counted: dict[tuple, int] = {}
-        for test, name, value, *limits in measured(asked.tests, threads, onednn):
+        for test, name, value, *limits in measured(options.tests, threads, onednn):
             counted[test, name] = counted.get((test, name), 0) + 1  # a name in a loop
             scores.setdefault((test, name, counted[test, name]), []).append((value, *limits))
         print(f"{threads} threads, oneDNN {onednn}: {sum(counted.values())} scores", file=sys.stderr)
-    print("| test | score | values | limit | spread | room, in spreads |\n|---|---|---|---|---|---|")
-    for key, rows in scores.items():
-        print(line(key, [value for value, *_ in rows], *rows[0][1:]))
+    print(markdown([row(key, [v for v, *_ in every], *every[0][1:]) for key, every in scores.items()]))
 
 
 if __name__ == "__main__":

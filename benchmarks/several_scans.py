@@ -3,30 +3,23 @@
 
     python benchmarks/several_scans.py                 into outputs/several_scans
 
-The object is a photograph, the probe a defocused lens (``benchmarks/panel.py``, without our simulator). Two
+The object is a photograph, the probe a defocused lens (``photographs.py``). Two
 rasters have the same step, one in the gaps of the other. The second has 1.3 times the photons, and its
 nominal positions are rotated by half a degree and shifted by (3.3, −5.7) px; alone, each scan has its true
-positions. Error: |A − T| / |T − mean T| where the illumination exceeds a tenth of its maximum, after one
-complex scale, one phase plane and one shift.
+positions.
 """
 
 from __future__ import annotations
 
-import os
-import sys
 import tempfile
 import time
 from pathlib import Path
 
 import numpy as np
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 import ptycho
-from benchmarks.panel import error_of, far_intensity, object_of, probe_of
+from benchmarks.photographs import cut, error_of, far_intensity, object_of, probe_of
 from benchmarks.tables import markdown
-from ptycho.scan.beam import Beam
 
 CELLS = [  # photons per pattern, step in pixels, whether the probe is known
     (1e5, 24, True),
@@ -68,12 +61,8 @@ def row_of(files: list[Path], truth: np.ndarray, probe: np.ndarray, places: np.n
     scan = ptycho.open_scan(files, keys=keys, unit="px", domain="counts", **shared)
     found = ptycho.reconstruct(scan, error_map=False)
     seconds = time.perf_counter() - begin
-    move = np.rint((places - found.beam.positions).mean(axis=0)).astype(int)
-    image, canvas = found.reconstruction.object, np.zeros(truth.shape, np.complex64)
-    low, high = np.maximum(move, 0), np.minimum(move + len(image), len(truth))
-    here, there = (tuple(slice(*ends) for ends in zip(low - m, high - m, strict=True)) for m in (0, move))
-    canvas[here] = image[there]
-    error = error_of(canvas, truth, Beam(probe.astype(np.complex64), places), probe)
+    corner = (found.beam.positions - places).mean(axis=0)
+    error = error_of(cut(found.reconstruction.object, corner, len(truth)), truth, places, probe)
     return round(error, 4), round(seconds, 1), [str(one) for one in found.decisions if "place of" in one.what]
 
 

@@ -8,28 +8,22 @@ The object alone is fitted from a constant, and then all refined quantities. The
 the seconds and Fourier transforms per pattern so far, the deviance per pixel, and the errors of probe and
 positions against the truth in the file. Compilation and scoring are not counted.
 
-Writes solver_course.csv and .md.
+Writes solver_course.csv and .md into outputs/benchmarks.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import sys
+import tempfile
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 import numpy as np
 
-from benchmarks.tables import markdown, write_csv
-from benchmarks.timing import machine
+from benchmarks import parser
+from benchmarks.tables import write
 from ptycho.config import ScanRunConfig
 from ptycho.config.mapping import from_mapping
 from ptycho.evaluation.alignment import position_error_px, probe_error
@@ -43,20 +37,6 @@ from ptycho.scan.dataset import Dataset
 from ptycho.simulation.truth import Truth, read_truth
 
 Row = dict[str, Any]
-
-
-def arguments(words: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("scan", type=Path, help="a file of simulate_scan.py with imperfections")
-    parser.add_argument(
-        "--steps", type=int, default=200, help="steps of the solver with all refined quantities (200)"
-    )
-    parser.add_argument("--modes", type=int, default=1, help="incoherent modes of the probe (1)")
-    parser.add_argument("--background", action="store_true", help="also refine a background")
-    parser.add_argument("--out", type=Path, default=Path("outputs/benchmarks/solver_course"))
-    return parser.parse_args(words)
 
 
 class Course:
@@ -104,21 +84,23 @@ def course(data: Dataset, truth: Truth, options: argparse.Namespace) -> list[Row
     return course.rows
 
 
-def main(words: Sequence[str] | None = None) -> None:
-    options = arguments(words)
+def main() -> None:
+    options_of = parser(__doc__)
+    options_of.add_argument("scan", type=Path, help="a file of simulate_scan.py with imperfections")
+    options_of.add_argument("--steps", type=int, default=200, help="steps with all refined quantities (200)")
+    options_of.add_argument("--modes", type=int, default=1, help="incoherent modes of the probe (1)")
+    options_of.add_argument("--background", action="store_true", help="also refine a background")
+    options = options_of.parse_args()
     config = from_mapping({"data": {"file": str(options.scan)}})
     assert isinstance(config, ScanRunConfig)
     truth, scan = read_truth(options.scan), interpret(open_raw(config.data), config.data)
-    options.out.mkdir(parents=True, exist_ok=True)
-    _, data, _ = make_dataset(scan, config, options.out)
-    if len(data.positions) != len(truth.positions):
-        raise SystemExit(f"{options.scan}: some patterns are not usable; simulate a scan without that")
-    rows = course(data, truth, options)
-    write_csv(options.out / "solver_course.csv", rows)
+    with tempfile.TemporaryDirectory() as scratch:
+        _, data, _ = make_dataset(scan, config, Path(scratch))
+        if len(data.positions) != len(truth.positions):
+            raise SystemExit(f"{options.scan}: some patterns are not usable; simulate a scan without that")
+        rows = course(data, truth, options)
     shown = [row for row in rows if row["step"] % 10 == 0 or row is rows[-1]]
-    text = "\n".join([markdown(shown), "", f"Machine: {json.dumps(machine())}"])
-    (options.out / "solver_course.md").write_text(text + "\n")
-    print(text)
+    write(Path("outputs/benchmarks/solver_course"), rows, shown=shown)
 
 
 if __name__ == "__main__":

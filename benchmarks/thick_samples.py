@@ -13,19 +13,14 @@ neighbouring slices may share) and of their product, deviance of held-out patter
 
 from __future__ import annotations
 
-import argparse
 import json
-import sys
 import time
-from pathlib import Path
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 import ptycho
-from benchmarks.panel import MARGIN, object_of, probe_of
-from benchmarks.position_map import error_of
+from benchmarks import parser
+from benchmarks.photographs import error_within, object_of, probe_of, raster, side_of
 from ptycho.config.waves import wavelength_m
 from ptycho.evaluation.alignment import align, in_frame
 from ptycho.evaluation.metrics import relative_error
@@ -64,9 +59,8 @@ def scan_of(name: str) -> tuple[ptycho.Scan, np.ndarray]:
     """Return the scan of a sample, and its slices."""
     count, depths, photons, *kind = name.split()
     rng, probe = np.random.default_rng(0), probe_of("lens", N)
-    grid = STEP * np.stack(np.mgrid[:SIDE, :SIDE], -1).reshape(-1, 2)
-    places = np.round(grid + rng.uniform(-1.2, 1.2, grid.shape) + MARGIN).astype(int)
-    slices = slices_of(int(count), " ".join(kind), N + int(places.max()) + MARGIN)
+    places = raster(STEP, SIDE, rng).astype(int)
+    slices = slices_of(int(count), " ".join(kind), side_of(places, N))
     intensity = intensity_of(slices, probe, places, float(depths) * DEPTH_M)
     counts = rng.poisson(intensity * float(photons) / intensity.sum(axis=(1, 2)).mean())
     lengths = {"pixel_m": PIXEL_M, "energy_eV": ENERGY_EV}
@@ -82,9 +76,9 @@ def error_of_slice(found: np.ndarray, truth: np.ndarray, mask: np.ndarray) -> fl
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Reconstruct thick samples.")
-    parser.add_argument("--only", default=",".join(SAMPLES), help='samples, comma-separated: "2 1 1e7"')
-    for name in parser.parse_args().only.split(","):
+    options_of = parser(__doc__)
+    options_of.add_argument("--only", default=",".join(SAMPLES), help='samples, comma-separated: "2 1 1e7"')
+    for name in options_of.parse_args().only.split(","):
         scan, slices = scan_of(name)
         for way, settings in {"default": {}, "thin": {"slices": 1}}.items():
             began = time.process_time()
@@ -96,7 +90,7 @@ def main() -> None:
                 row["depths"] = round(result.product.slice_thickness_m / DEPTH_M, 3)
             if len(found) == len(slices):
                 row["each"] = [error_of_slice(*pair, known) for pair in zip(found, slices, strict=True)]
-            row["product"] = error_of(result.object, slices.prod(axis=0), known)
+            row["product"] = error_within(result.object, slices.prod(axis=0), known)
             row |= {key: result.scores[key] for key in ("deviance_holdout", "r_free", "r_noise", "flags")}
             decided = [one.value for one in result.decisions if one.what == "solver: regulariser"]
             print(json.dumps(row | {"regulariser": decided, "cpu_s": round(seconds)}), flush=True)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python
 """Training step and inference of the PINN with and without XLA, alternated in one process.
 
-    python benchmarks/training_step.py [--models unrolled_fast unrolled] [--repeats 30] [--out FOLDER]
+    python benchmarks/training_step.py [--repeats 30]
 
 Ideal disk, N = 64, gridsize 2, batch 16 (64 patterns). Medians of the repeats; inference includes the
 transfer of the patterns to TensorFlow and of the object regions back. Writes a Markdown table and CSV.
@@ -9,25 +9,17 @@ transfer of the patterns to TensorFlow and of the object regions back. Writes a 
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
-import statistics
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
-
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from benchmarks.tables import markdown, write_csv
-from benchmarks.timing import machine
-from ptycho.config import RunConfig, UnrolledModel, XlaConfig
+from benchmarks import parser
+from benchmarks.tables import write
+from benchmarks.timing import alternated
+from ptycho.config import RunConfig, UnrolledModel
 from ptycho.networks import build_pinn
 from ptycho.networks.layers import make_predict_step
 from ptycho.scan.dataset import Dataset
@@ -56,60 +48,24 @@ def calls(config: RunConfig, data: Dataset, compile_xla: bool) -> dict[str, Call
     return {"train": train, "infer": infer}
 
 
-def measure(config: RunConfig, data: Dataset, repeats: int) -> dict[str, float]:
-    """Return the median milliseconds of every call, with and without XLA alternated."""
-    timed = {
-        f"{kind}_{'xla' if xla else 'plain'}": call
-        for xla in (True, False)
-        for kind, call in calls(config, data, xla).items()
-    }
-    times: dict[str, list[float]] = {name: [] for name in timed}
-    for call in timed.values():
-        call()
-    for _ in range(repeats):
-        for name, call in timed.items():
-            began = time.perf_counter()
-            call()
-            times[name].append(1e3 * (time.perf_counter() - began))
-    return {name: statistics.median(values) for name, values in times.items()}
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
-    parser.add_argument("--repeats", type=int, default=30)
-    parser.add_argument("--out", type=Path, default=Path("outputs/benchmarks/training_step"))
-    arguments = parser.parse_args()
-    base = RunConfig(size=160, nimgs_train=1, nimgs_test=1, max_groups_train=64)
-    data = simulate(base)[0]["train"]
-    rows = []
-    for name in arguments.models:
-        config = RunConfig(size=160, max_groups_train=64, model=MODELS[name], xla=XlaConfig())
-        ms = measure(config, data, arguments.repeats)
-        patterns = config.batch_size * config.group_size
-        rows.append(
-            {
-                "model": name,
-                "train XLA / ms": f"{ms['train_xla']:.1f}",
-                "train plain / ms": f"{ms['train_plain']:.1f}",
-                "ratio": f"{ms['train_plain'] / ms['train_xla']:.2f}",
-                "training patterns/s": f"{1e3 * patterns / ms['train_xla']:.0f}",
-                "infer XLA / ms": f"{ms['infer_xla']:.1f}",
-                "infer plain / ms": f"{ms['infer_plain']:.1f}",
-                "inference patterns/s": f"{1e3 * patterns / ms['infer_xla']:.0f}",
-            }
-        )
-    write(rows, arguments.out)
-
-
-def write(rows: list[dict[str, str]], out: Path) -> None:
-    out.mkdir(parents=True, exist_ok=True)
-    write_csv(out / "table.csv", rows)
-    text = "\n".join([markdown(rows), "", f"Machine: {json.dumps(machine())}"])
-    (out / "table.md").write_text(text + "\n")
-    print(text)
+    options_of = parser(__doc__)
+    options_of.add_argument("--repeats", type=int, default=30, help="of which the median is taken (30)")
+    repeats, rows = options_of.parse_args().repeats, []
+    data = simulate(RunConfig(size=160, nimgs_train=1, nimgs_test=1, max_groups_train=64))[0]["train"]
+    for name, model in MODELS.items():
+        config = RunConfig(size=160, max_groups_train=64, model=model)
+        timed = {
+            (kind, xla): call for xla in (True, False) for kind, call in calls(config, data, xla).items()
+        }
+        seconds, row = alternated(timed, repeats), {"model": name}
+        for kind in ("train", "infer"):
+            xla, plain = seconds[kind, True], seconds[kind, False]
+            row |= {f"{kind} XLA / ms": f"{1e3 * xla:.1f}", f"{kind} plain / ms": f"{1e3 * plain:.1f}"}
+            rate = config.batch_size * config.group_size / xla
+            row |= {f"{kind} ratio": f"{plain / xla:.2f}", f"{kind} patterns/s": f"{rate:.0f}"}
+        rows.append(row)
+    write(Path("outputs/benchmarks/training_step"), rows)
 
 
 if __name__ == "__main__":

@@ -2,9 +2,10 @@
 """Are wrong images flagged? Scans of photographs, half of which are damaged.
 
     python benchmarks/trust_limits.py                every cell without a result, into outputs/trust_limits
-    python benchmarks/trust_limits.py --only shuffled --list
+    python benchmarks/trust_limits.py --only shuffled    cells whose names contain this text
+    python benchmarks/trust_limits.py --late    each scan aligned as it is, and with its frames late by one
 
-Patterns are simulated as in ``panel.py``, without our simulator. One edit (``HARMLESS``, ``HARMFUL``) changes
+Patterns are those of ``photographs.py``, without our simulator. One edit (``HARMLESS``, ``HARMFUL``) changes
 the measurement or its file, and the workflow for measured scans runs with default settings. A row has flags
 and scores of the product, and its true relative error. The limits of ``ptycho.evaluation.trust`` were chosen
 on the objects and probes of the cells whose names begin with *set*; those of *check* are others. A cell with
@@ -13,31 +14,40 @@ a result is not run again.
 
 from __future__ import annotations
 
-import argparse
 import logging
-import os
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from scipy.ndimage import gaussian_filter
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from benchmarks.panel import MARGIN, error_of, far_intensity, object_of, probe_of
+from benchmarks import parser
+from benchmarks.photographs import (
+    defocused,
+    error_of,
+    far_intensity,
+    object_of,
+    probe_of,
+    raster,
+    second_mode,
+    side_of,
+)
 from benchmarks.study import framework
+from benchmarks.tables import markdown
+from ptycho.align.aligned import RunContext, read
+from ptycho.align.initial_probe import check_probe
+from ptycho.align.orientation import find_frame_offset
 from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.data import DataConfig
 from ptycho.preparation import dataset as preparation
 from ptycho.report.wording import advice_of
 from ptycho.run.folder import RunFolder
-from ptycho.run.scan_plan import plan
+from ptycho.run.scan_plan import interpret_scan, plan
 from workflows.reconstruct.scan import run
 
 N = 64
@@ -102,27 +112,16 @@ def nothing(scene: Scene) -> None:
 # ---- edits before the measurement
 
 
-def more_photons(factor: float) -> Edit:
-    def edit(scene: Scene) -> None:
-        scene.photons *= factor
-
-    return edit
+def more_photons(scene: Scene, factor: float) -> None:
+    scene.photons *= factor
 
 
-def contrast(power: float) -> Edit:
-    def edit(scene: Scene) -> None:
-        scene.object = np.abs(scene.object) ** power * np.exp(1j * power * np.angle(scene.object))
-
-    return edit
+def contrast(scene: Scene, power: float) -> None:
+    scene.object = np.abs(scene.object) ** power * np.exp(1j * power * np.angle(scene.object))
 
 
-def defocused(radians: float) -> Edit:
-    def edit(scene: Scene) -> None:
-        q = np.hypot(*np.ix_(*(np.fft.fftfreq(N),) * 2))
-        wave = np.fft.fft2(np.fft.ifftshift(scene.initial_probe)) * np.exp(1j * radians * q**2)
-        scene.initial_probe = np.fft.fftshift(np.fft.ifft2(wave))
-
-    return edit
+def out_of_focus(scene: Scene) -> None:
+    scene.initial_probe = defocused(scene.initial_probe, 25)
 
 
 def other_probe(scene: Scene) -> None:
@@ -130,24 +129,17 @@ def other_probe(scene: Scene) -> None:
     scene.initial_probe = np.exp(-(rows**2 + cols**2) / (2 * 3.0**2)) + 0j
 
 
-def second_mode(scene: Scene) -> None:
-    second = scene.probe * np.linspace(-1, 1, N)
-    scene.modes = [0.4 * second / np.linalg.norm(second) * np.linalg.norm(scene.probe)]
+def two_modes(scene: Scene) -> None:
+    scene.modes = [second_mode(scene.probe, 0.16)]
 
 
-def misplaced(pixels: float) -> Edit:
-    def edit(scene: Scene) -> None:
-        true = scene.true + scene.rng.normal(0, pixels / np.sqrt(2), scene.true.shape)
-        scene.true = np.clip(true, 0, len(scene.object) - N - 1)
-
-    return edit
+def misplaced(scene: Scene, pixels: float) -> None:
+    true = scene.true + scene.rng.normal(0, pixels / np.sqrt(2), scene.true.shape)
+    scene.true = np.clip(true, 0, len(scene.object) - N - 1)
 
 
-def scaled(factor: float) -> Edit:
-    def edit(scene: Scene) -> None:
-        scene.nominal = factor * scene.nominal
-
-    return edit
+def scaled(scene: Scene, factor: float) -> None:
+    scene.nominal = factor * scene.nominal
 
 
 def drifting(scene: Scene) -> None:
@@ -167,20 +159,14 @@ def there_and_back(scene: Scene) -> None:
     scene.nominal = lines.reshape(-1, 2)
 
 
-def first(count: int) -> Edit:
-    def edit(scene: Scene) -> None:
-        middle = np.linalg.norm(scene.true - np.median(scene.true, axis=0), axis=1)
-        chosen = np.sort(np.argsort(middle)[:count])
-        scene.true, scene.nominal = scene.true[chosen], scene.nominal[chosen]
-
-    return edit
+def first(scene: Scene, count: int) -> None:
+    middle = np.linalg.norm(scene.true - np.median(scene.true, axis=0), axis=1)
+    chosen = np.sort(np.argsort(middle)[:count])
+    scene.true, scene.nominal = scene.true[chosen], scene.nominal[chosen]
 
 
-def background(counts: float) -> Edit:
-    def edit(scene: Scene) -> None:
-        scene.intensity = lambda rate: rate + counts
-
-    return edit
+def background(scene: Scene, counts: float) -> None:
+    scene.intensity = lambda rate: rate + counts
 
 
 def flickering(scene: Scene) -> None:
@@ -257,39 +243,39 @@ def dead(scene: Scene) -> None:
 
 HARMLESS: dict[str, tuple[Edit, Edit]] = {
     "nothing": (nothing, nothing),
-    "high dose": (more_photons(100), nothing),
-    "low dose": (more_photons(0.1), nothing),
-    "weak": (contrast(0.2), nothing),
-    "strong": (contrast(2.5), nothing),
-    "probe a little off": (defocused(25), nothing),
-    "two modes": (second_mode, nothing),
-    "positions a little off": (misplaced(0.7), nothing),
+    "high dose": (partial(more_photons, factor=100), nothing),
+    "low dose": (partial(more_photons, factor=0.1), nothing),
+    "weak": (partial(contrast, power=0.2), nothing),
+    "strong": (partial(contrast, power=2.5), nothing),
+    "probe a little off": (out_of_focus, nothing),
+    "two modes": (two_modes, nothing),
+    "positions a little off": (partial(misplaced, pixels=0.7), nothing),
     "dead pixels": (nothing, dead),
-    "30 patterns": (first(30), nothing),
+    "30 patterns": (partial(first, count=30), nothing),
     "flickering": (flickering, nothing),
-    "faint background": (background(0.5), nothing),
+    "faint background": (partial(background, counts=0.5), nothing),
 }
 HARMFUL: dict[str, tuple[Edit, Edit]] = {
     "late": (nothing, late),
     "shuffled": (nothing, shuffled),
-    "positions x 1.3": (scaled(1.3), nothing),
-    "positions x 1.2": (scaled(1.2), nothing),
-    "positions x 0.8": (scaled(0.8), nothing),
+    "positions x 1.3": (partial(scaled, factor=1.3), nothing),
+    "positions x 1.2": (partial(scaled, factor=1.2), nothing),
+    "positions x 0.8": (partial(scaled, factor=0.8), nothing),
     "noise": (only_noise, nothing),
     "no object": (nothing_scanned, nothing),
     "squared": (nothing, squared),
-    "background 50": (background(50), nothing),
-    "3 patterns": (first(3), nothing),
+    "background 50": (partial(background, counts=50), nothing),
+    "3 patterns": (partial(first, count=3), nothing),
     "other probe": (other_probe, nothing),
     "axes exchanged": (exchanged, nothing),
     "some brighter": (nothing, some_brighter),
     "rolled": (nothing, rolled),
     "mirrored": (nothing, mirrored),
     "stuck": (nothing, stuck),
-    "misplaced": (misplaced(8), nothing),
+    "misplaced": (partial(misplaced, pixels=8), nothing),
     "there and back": (there_and_back, nothing),
     "drifting": (drifting, nothing),
-    "dark": (more_photons(3e-4), nothing),
+    "dark": (partial(more_photons, factor=3e-4), nothing),
     "blurred": (blurred, nothing),
     "beam stop": (nothing, stopped),
     "logarithm": (nothing, logarithm),
@@ -313,19 +299,11 @@ def cells() -> Iterator[Cell]:
             yield Cell(part, name, probe, 1e5, 10, "nothing", "camera")
 
 
-def positions_of(step: int) -> np.ndarray:
-    """Return a square raster of about 80 px with a jitter of up to a fifth of the step, whole pixels."""
-    count = max(8, -(-80 // step))
-    rng = np.random.default_rng(step)
-    grid = step * np.stack(np.mgrid[:count, :count], -1).reshape(-1, 2).astype(float)
-    moved = grid + rng.uniform(-step / 5, step / 5, grid.shape)
-    return np.round(moved - moved.min(axis=0)) + MARGIN
-
-
 def scene_of(cell: Cell) -> Scene:
     """Return the scan of a cell as it is measured and stored."""
-    rng, probe, positions = np.random.default_rng(5), probe_of(cell.probe, N), positions_of(cell.step)
-    object_ = object_of(cell.object, N + int(positions.max()) + MARGIN + 1)
+    rng, probe = np.random.default_rng(5), probe_of(cell.probe, N)
+    positions = raster(cell.step, max(8, -(-80 // cell.step)), np.random.default_rng(cell.step))
+    object_ = object_of(cell.object, side_of(positions, N))
     scene = Scene(rng, object_, probe, probe, positions, positions, cell.photons)
     before, after = EDITS[cell.edit]
     before(scene)
@@ -387,7 +365,7 @@ def evaluate(cell: Cell) -> dict[str, object]:
 
 
 def true_error(recon, scene: Scene) -> float:
-    """Return the relative error of the object where the scan illuminates it, as in ``panel.py``."""
+    """Return the relative error of the object where the scan illuminates it."""
     image = recon.object
     if not np.isfinite(image).all():
         return np.inf
@@ -395,7 +373,7 @@ def true_error(recon, scene: Scene) -> float:
     corner = np.floor(scene.nominal.min(axis=0)).astype(int) - preparation.MARGIN
     whole = np.pad(scene.object, len(image), mode="edge")
     rows, cols = (slice(len(image) + k, 2 * len(image) + k) for k in corner)
-    return error_of(image, whole[rows, cols], recon.beam, scene.probe)
+    return error_of(image, whole[rows, cols], recon.beam.positions, scene.probe)
 
 
 def outcome(row: dict) -> str:
@@ -410,49 +388,81 @@ def outcome(row: dict) -> str:
     return "–"
 
 
-def table(rows: list[dict]) -> str:
-    lines = ["| cell | relative error | unexplained variance | flags | |", "|---|---|---|---|---|"]
-    for row in rows:
-        error = "–" if row["error"] is None else f"{row['error']:.3f}"
-        share = row.get("unexplained_variance")
-        shown = "–" if share is None else f"{share:.3f}"
-        lines.append(f"| {row['cell']} | {error} | {shown} | {', '.join(row['flags'])} | {outcome(row)} |")
-    return "\n".join(lines) + "\n"
+def line(row: dict) -> dict[str, str]:
+    """Return a row of the table."""
+    scores = {"relative error": row["error"], "unexplained variance": row.get("unexplained_variance")}
+    shown = {name: "–" if value is None else f"{value:.3f}" for name, value in scores.items()}
+    return {"cell": row["cell"]} | shown | {"flags": ", ".join(row["flags"]), "outcome": outcome(row)}
 
 
 def summary(rows: list[dict]) -> str:
     """Count wrong images that are flagged and right ones that are not, by part and by form of the frames."""
-    lines = ["| scans | wrong, flagged | right, not flagged | between |", "|---|---|---|---|"]
+    lines = []
     for part in PARTS:
         for what, forms in {"counts": ("counts",), "no counts": ("amplitudes", "clean", "camera")}.items():
             kinds = [outcome(row) for row in rows if row["part"] == part and row["form"] in forms]
             flagged, missed = kinds.count("true positive"), kinds.count("false negative")
             right, alarms = kinds.count("true negative"), kinds.count("false positive")
-            counts = f"{flagged} of {flagged + missed} | {right} of {right + alarms}"
-            lines.append(f"| {part}, {what} | {counts} | {kinds.count('–')} |")
-    return "\n".join(lines) + "\n"
+            counts = {
+                "wrong, flagged": f"{flagged} of {flagged + missed}",
+                "right, not flagged": f"{right} of {right + alarms}",
+            }
+            lines.append({"scans": f"{part}, {what}"} | counts | {"between": kinds.count("–")})
+    return markdown(lines)
+
+
+def claim(cell: Cell, is_late: bool) -> str:
+    """Return the offset that is found in a scan, ``none``, or ``refused``."""
+    scene = scene_of(cell)
+    if is_late:
+        late(scene)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        try:
+            config = ScanRunConfig(data=write(scene, folder / "scan.npz"))
+            aligned = check_probe(read(interpret_scan(config.data), config, RunContext(folder)))
+        except ConfigError:
+            return "refused"
+        found = find_frame_offset(aligned.data, aligned.scan.frames)
+        return "none" if found is None else str(found[0])
+
+
+def find_offsets() -> None:
+    """Are frames that are late by one found, and only these? Nothing is fitted to the end."""
+    rows = []
+    for cell in cells():
+        if cell.edit in ("late", "stuck"):  # stuck frames are late already
+            continue
+        kind = "right" if cell.edit in HARMLESS else "damaged"
+        rows.append((kind, cell.name, claim(cell, False), claim(cell, True)))
+        print(*rows[-1], sep=" | ", flush=True)
+    table = []
+    for kind in ("right", "damaged"):
+        claims = [row[2:] for row in rows if row[0] == kind]
+        counts = [sum(claim[k] == value for claim in claims) for k, value in enumerate(("none", "-1"))]
+        shown = {"as they are: no claim": counts[0], "late: found": counts[1]}
+        table.append({"scans": kind, "number": len(claims)} | shown)
+    print(markdown(table))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    options_of = parser(__doc__)
+    options_of.add_argument("--only", default="", help="cells whose names contain this text")
+    options_of.add_argument(
+        "--late", action="store_true", help="only: are frames that are late by one found?"
     )
-    parser.add_argument("--only", default="", help="cells whose names contain this text")
-    parser.add_argument("--list", action="store_true", help="print the names of the cells only")
-    parser.add_argument("--output", type=Path, default=Path("outputs/trust_limits"))
-    options = parser.parse_args()
+    options = options_of.parse_args()
     chosen = [cell for cell in cells() if options.only in cell.name]
-    if options.list:
-        print("\n".join(cell.name for cell in chosen))
-        return
     logging.disable(logging.WARNING)
-    store = framework.Store(options.output)
+    if options.late:
+        return find_offsets()
+    store = framework.Store(Path("outputs/trust_limits"))
     for cell in chosen:
         if store.due([cell.stored]):
             store.keep(cell.stored, evaluate(cell))
-        print(table([store.result(cell.stored)]).splitlines()[-1], flush=True)
+        print(markdown([line(store.result(cell.stored))]).splitlines()[-1], flush=True)
     rows = [row for cell in cells() if (row := store.result(cell.stored)) is not None]
-    store.text("results.md", f"{summary(rows)}\n{table(rows)}")
+    store.text("results.md", f"{summary(rows)}\n\n{markdown(list(map(line, rows)))}\n")
     print(summary(rows))
 
 

@@ -1,30 +1,26 @@
 """Measure every rule of docs/xla.md, one line each.
 
-    python benchmarks/xla_rules.py [--quick] [--repeats 9] [--out FOLDER]
+    python benchmarks/xla_rules.py [--repeats 9]
 
-Writes xla_rules.md. Times are medians of alternated calls; the machine is named in the last line.
+Times are medians of alternated calls; the machine is named in the last line.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 import tensorflow as tf
 
-from benchmarks import timing
-from benchmarks.crop_and_resize import gather_crop
+from benchmarks import parser
+from benchmarks.operators import TRANSLATIONS, gather_crop, translate_by
+from benchmarks.tables import machine, markdown
 from benchmarks.timing import Variant, alternated
-from benchmarks.translation import VARIANTS
-from ptycho.xla import resample, translate
+from ptycho.xla import resample
 from ptycho.xla.resample import Tap, apply_taps
 from ptycho_images import crop_and_resize
 from ptycho_images.layers import standard_normal
@@ -147,7 +143,7 @@ def narrow_convolutions(repeats: int) -> dict[str, str]:
 
 def separable_resampling(repeats: int) -> dict[str, str]:
     tensors = normal(64, 84, 84), tf.constant(RNG.uniform(-5, 5, (64, 2)), tf.float32)
-    chosen = {n: v for n, v in VARIANTS.items() if "XLA" in n}
+    chosen = {n: v for n, v in TRANSLATIONS.items() if "XLA" in n}
     return {
         f"translation of 64 × 84 × 84, {measure}": milliseconds(chosen, measure, tensors, repeats)
         for measure in ("forward", "with gradient")
@@ -246,7 +242,8 @@ def where_to_compile(repeats: int) -> dict[str, str]:
 
 def when_not(repeats: int) -> dict[str, str]:
     x, shifts = normal(64, 84, 84), tf.constant(RNG.uniform(-5, 5, (64, 2)), tf.float32)
-    functions = {True: compiled(translate_matrix), False: plain(translate_matrix)}
+    matrix = translate_by("matrix")
+    functions = {True: compiled(matrix), False: plain(matrix)}
     first = {}
     for jit, function in functions.items():
         start = time.perf_counter()
@@ -259,10 +256,6 @@ def when_not(repeats: int) -> dict[str, str]:
         "first call of a translation": f"XLA {first[True] * 1e3:.0f} ms, without {first[False] * 1e3:.0f} ms",
         "calls until compiling has paid": calls,
     }
-
-
-def translate_matrix(images: tf.Tensor, shifts: tf.Tensor) -> tf.Tensor:
-    return translate(images, shifts, path="matrix")
 
 
 RULES: dict[str, Callable[[int], dict[str, str]]] = {
@@ -282,16 +275,16 @@ RULES: dict[str, Callable[[int], dict[str, str]]] = {
 
 
 def main() -> None:
-    args = timing.parser(__doc__.splitlines()[0], "xla_rules").parse_args()
+    options_of = parser(__doc__)
+    options_of.add_argument("--repeats", type=int, default=9, help="of which the median is taken (9)")
+    options = options_of.parse_args()
     tf.get_logger().setLevel("ERROR")
-    lines = ["| rule | measured | result |", "|---|---|---|"]
+    rows = []
     for rule, measure in RULES.items():
-        for what, result in measure(3 if args.quick else args.repeats).items():
-            lines.append(f"| {rule} | {what} | {result} |")
-            print(lines[-1], flush=True)
-    args.out.mkdir(parents=True, exist_ok=True)
-    lines += ["", f"Machine: {json.dumps(timing.machine())}"]
-    (args.out / "xla_rules.md").write_text("\n".join(lines) + "\n")
+        for what, result in measure(options.repeats).items():
+            rows.append({"rule": rule, "measured": what, "result": result})
+            print(*rows[-1].values(), sep=" | ", flush=True)
+    print(f"\n{markdown(rows)}\n\nMachine: {json.dumps(machine())}")
 
 
 if __name__ == "__main__":

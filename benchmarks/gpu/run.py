@@ -1,11 +1,11 @@
 """Execute exported steps with JAX, compare with the stored outputs, and time them. Needs JAX and NumPy alone.
 
-    python benchmarks/gpu/run.py FOLDER [--only NAME …] [--repeats 20] [--lsqml] [--out FILE.json]
+    python benchmarks/gpu/run.py FOLDER [--only NAME …] [--repeats 20] [--out FILE.json]
     XLA_FLAGS=--xla_force_host_platform_device_count=2 python benchmarks/gpu/run.py FOLDER      # without GPUs
 
 ``FOLDER`` is the output of ``export.py``. A Markdown table is printed. If JAX has several devices, the
 patterns are divided among them, one chunk each, and sums are reduced; results on one and on all devices are
-compared with the stored outputs. ``--lsqml`` also times LSQ-ML if pty-chi is installed.
+compared with the stored outputs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -118,40 +118,6 @@ def run(program: Program, repeats: int) -> list[dict[str, Any]]:
     return rows
 
 
-def lsqml(N: int = 128, count: int = 400, epochs: int = 20) -> dict[str, Any]:
-    """Time LSQ-ML of pty-chi on patterns of N², or report that it is not installed."""
-    sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "extras" / "lsqml" / "ptycho_lsqml"))
-    import process
-
-    try:
-        process.import_ptychi()
-    except ImportError as error:
-        return {"program": f"LSQ-ML: not measured ({error})"}
-    rng = np.random.default_rng(N)
-    y, x = np.indices((N, N)) - (N - 1) / 2
-    probe = 30 * np.exp(-(((x**2 + y**2) / (N / 5) ** 2) ** 2) + 3j * (x**2 + y**2) / (N / 4) ** 2)
-    positions = np.stack(np.divmod(np.arange(count), round(count**0.5)), 1) * 8.0
-    side = int(positions.max()) + N
-    image = np.exp(0.5j * rng.standard_normal((side, side)))
-    waves = np.stack([probe * image[int(r) : int(r) + N, int(c) : int(c) + N] for r, c in positions])
-    intensity = np.abs(np.fft.fftshift(np.fft.fft2(waves, norm="ortho"), axes=(1, 2))) ** 2
-    scan = {
-        "patterns": rng.poisson(intensity),
-        "positions": positions,
-        "probe": probe[None],
-        "good": intensity[0] >= 0,
-    }
-    settings = {"epochs": epochs, "early": False, "modes": 1, "refine_positions": False, "threads": None}
-    settings |= {
-        "start_positions": 0,
-        "seed": 0,
-        "device": "CPU" if jax.default_backend() == "cpu" else "GPU",
-    }
-    result = process.reconstruct(scan, settings, lambda epoch, r: None)
-    rate = epochs * count / result["seconds"]
-    return {"program": f"LSQ-ML {result['version']}, {N}²", "patterns": count, "patterns_per_s": rate}
-
-
 COLUMNS = {
     "program": "{}",
     "devices": "{}",
@@ -173,20 +139,11 @@ def line(row: dict[str, Any]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def measured_rows(paths: Sequence[Path], repeats: int, with_lsqml: bool) -> Iterator[dict[str, Any]]:
-    """Yield every row as soon as it is measured."""
-    for path in paths:
-        yield from run(read_program(path), repeats)
-    if with_lsqml:
-        yield lsqml()
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path, help="output of export.py")
     parser.add_argument("--only", nargs="+", help="names of programs (default: all)")
     parser.add_argument("--repeats", type=int, default=20, help="calls of which the median is taken")
-    parser.add_argument("--lsqml", action="store_true", help="time pty-chi's LSQ-ML too")
     parser.add_argument("--out", type=Path, help="JSON file to write")
     arguments = parser.parse_args()
     paths = sorted(arguments.folder.glob("*.npz"))
@@ -197,10 +154,11 @@ def main() -> None:
     print(json.dumps(about), "", f"| {' | '.join(COLUMNS)} |".replace("_", " "), sep="\n")
     print("|---" * len(COLUMNS) + "|")
     rows = []
-    for row in measured_rows(paths, arguments.repeats, arguments.lsqml):
-        rows.append(row)
-        print(line(row), flush=True)
-        if arguments.out:  # after every row: a later one may fail
+    for path in paths:
+        for row in run(read_program(path), arguments.repeats):
+            rows.append(row)
+            print(line(row), flush=True)
+        if arguments.out:  # after every program: a later one may fail
             arguments.out.write_text(json.dumps(about | {"rows": rows}, indent=1))
 
 

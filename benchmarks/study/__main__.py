@@ -2,11 +2,9 @@
 
     python -m benchmarks.study grid_lines                         networks on simulated scans; hours
     python -m benchmarks.study zero_shot                          one network on unseen kinds of scans
-    python -m benchmarks.study robustness                         scans with ever stronger imperfections
     python -m benchmarks.study grid_lines --only gs1_ideal gs2_curved          some cells
     python -m benchmarks.study grid_lines seeds=[0] run+=nepochs=1 --output outputs/quick
-    python -m benchmarks.study zero_shot ptychi=PYTHON methods=[lsqml] --only doses
-    python -m benchmarks.study robustness run+=iterative.python=PYTHON simulate+=seed=8
+    python -m benchmarks.study zero_shot methods=[refined] --only doses
     python -m benchmarks.study zero_shot --report                 measure nothing
 
 DEFINITION is a file, or the name of one in benchmarks/study/. KEY=VALUE replaces one of its keys, KEY+=TEXT
@@ -22,6 +20,7 @@ from __future__ import annotations
 import argparse
 import logging
 import shlex
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -29,15 +28,13 @@ from pathlib import Path
 
 from benchmarks.study.framework import Cell, Store, Study, load, pick
 from benchmarks.study.grid_lines import GridLines
-from benchmarks.study.processes import heed_signals
-from benchmarks.study.robustness import Robustness
 from benchmarks.study.zero_shot import ZeroShot
 from ptycho.command_line.config import explained
 from ptycho.command_line.jobs import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, MISTAKES, log_to_stderr
 
 log = logging.getLogger("study")
 HERE = Path(__file__).resolve().parent
-KINDS = {"grid_lines": GridLines, "zero_shot": ZeroShot, "robustness": Robustness}
+KINDS = {"grid_lines": GridLines, "zero_shot": ZeroShot}
 
 
 def arguments(words: Sequence[str]) -> argparse.Namespace:
@@ -84,6 +81,12 @@ def main(words: Sequence[str]) -> int:
     for line in failed:
         log.error("failed: %s", line)
     return EXIT_FAILED if failed else 0
+
+
+def heed_signals() -> None:
+    """Let SIGINT and SIGTERM raise KeyboardInterrupt, even if the shell ignores them."""
+    for signum in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(signum, signal.default_int_handler)
 
 
 def measure_all(study: Study, due: Sequence[Cell], store: Store) -> list[str]:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import logging
 import os
 import shutil
+import signal
+import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,14 +21,17 @@ from pydantic.dataclasses import dataclass
 from benchmarks.study import grid_lines_report as report
 from benchmarks.study.framework import STRICT, Cell, Store, check_words
 from benchmarks.study.grid_lines_report import REFERENCES, Difference, Experiment
-from benchmarks.study.processes import quoted, run_scripts
 from ptycho.command_line.config import run_config
 from ptycho.command_line.jobs import CONF
+from ptycho.command_line.words import quoted
 from ptycho.config import ConfigError, RunConfig, StitchConfig, check
 from ptycho.config.mapping import result_settings
 from ptycho.evaluation.trust import FLAGS
 from ptycho.run import names
 
+log = logging.getLogger("study")
+SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
+PATIENCE_S = 30.0  # seconds after which an interrupted program is killed
 OURS = ("experiment", "seed", "output_dir", "overwrite", "resume")  # keys that the study sets
 
 
@@ -79,8 +87,8 @@ class GridLines:
     def measure(self, cell: Cell, store: Store) -> dict[str, Any]:
         (name,), folder = cell.groups, store.path / cell.name
         words = [f"experiment={name}", *self.run, f"seed={cell.settings['seed']}"]
-        words += [quoted("output_dir", folder), "overwrite=true"]
-        run_scripts([["grid_lines_workflow.py", *words]], folder.with_name(f"{folder.name}.log"))
+        words += [f"output_dir={quoted(str(folder))}", "overwrite=true"]
+        run_script("grid_lines_workflow.py", words, folder.with_name(f"{folder.name}.log"))
         shutil.rmtree(folder / "datasets", ignore_errors=True)  # about 0.3 GB
         return read_result(folder, cell.settings["shown"])
 
@@ -124,3 +132,32 @@ def _read_scores(row: dict[str, Any]) -> dict[str, Any]:
 
 def _json(path: Path) -> Any:
     return json.loads(path.read_text())
+
+
+def run_script(name: str, words: Sequence[str], output: Path) -> None:
+    """Run a program of ``scripts/`` with its arguments; its text goes to ``output``.
+
+    The process is in a new session, so that it gets Ctrl-C once, from this process.
+
+    Raises:
+        RuntimeError: it failed; with its exit code and its last line.
+    """
+    output.parent.mkdir(parents=True, exist_ok=True)
+    with output.open("w") as file:
+        pipes = {"stdin": subprocess.DEVNULL, "stdout": file, "stderr": subprocess.STDOUT}
+        command = [sys.executable, str(SCRIPTS / name), *words]
+        process = subprocess.Popen(command, **pipes, start_new_session=True)  # type: ignore[call-overload]
+        try:
+            code = process.wait()
+        except KeyboardInterrupt:
+            log.info("    stopping")
+            process.send_signal(signal.SIGINT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(PATIENCE_S)
+            raise
+        finally:
+            process.kill()  # does nothing to one that has ended
+            process.wait()
+    if code:
+        lines = output.read_text(errors="replace").strip().splitlines() or ["no output"]
+        raise RuntimeError(f"{name} ended with exit code {code}: {lines[-1]}; see {output}")

@@ -13,9 +13,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from benchmarks.study.framework import STRICT, Store
-from benchmarks.study.ssim_scale import lost, scale
 from benchmarks.tables import markdown
 
+TICKS = (0.3, 0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999)
+BEST = 0.9995  # SSIM at the end of an axis; a constant phase scores 1 exactly
 REFERENCES = ("constant", "truth_blurred_1px")  # rows of every metrics.json
 
 SCORES = {  # heading, format
@@ -167,8 +168,9 @@ def draw_comparison(results: Sequence[Results], first: str) -> Figure:
     for ax, score in zip(panels, ("amplitude", "phase"), strict=True):
         for level, one in enumerate(results):
             _draw_marks(ax, one, first, score, level)
-        scale(ax, "x")
-        ax.set(xlabel="SSIM", title=score)
+        ax.set(xlim=(1 - TICKS[0], (1 - BEST) * 0.8), xscale="log", xlabel="SSIM", title=score)
+        ax.set_xticks([1 - tick for tick in TICKS], [f"{tick:g}" for tick in TICKS], rotation=60)
+        ax.minorticks_off()
         ax.grid(axis="x", alpha=0.3)
     panels[0].set_yticks(range(len(results)), [one.experiment.name for one in results])
     panels[0].invert_yaxis()
@@ -186,3 +188,8 @@ def _draw_marks(ax: Axes, one: Results, first: str, score: str, level: int) -> N
         ax.plot(lost(ours.median), level, "o", color="tab:blue")
     if published is not None:
         ax.plot(lost(published), level, "o", color="black", fillstyle="none")
+
+
+def lost(ssim: float) -> float:
+    """Return the coordinate of an SSIM on a logarithmic axis, ``1 − SSIM``, clipped to its range."""
+    return 1 - min(max(ssim, TICKS[0]), BEST)

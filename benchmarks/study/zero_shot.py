@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Annotated, Any, Literal, NamedTuple
 
-import numpy as np
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
@@ -21,7 +20,6 @@ from benchmarks.study.zero_shot_report import Row, write
 from ptycho.config import ConfigError, check
 from ptycho.config.pretrain_config import MaterialsConfig
 from ptycho.quiet_start import require_tensorflow, start_tensorflow
-from ptycho.reconstruction.lsqml import check_available
 from ptycho.run.network import StoredNetwork, read_network
 from ptycho.run.stored_run import run_folder
 from ptycho_pretrain.kind_scans import KindScan
@@ -30,8 +28,7 @@ from ptycho_pretrain.kinds import Entry, Kind, read_entries
 if typing.TYPE_CHECKING:
     from benchmarks.study.zero_shot_methods import Bench
 
-LSQML = "lsqml"
-Method = Literal["zero_shot", "refined", "lsqml"]
+Method = Literal["zero_shot", "refined"]
 METHODS = typing.get_args(Method)
 BOTH, ONE, NEITHER = "probe and object held out", "one of them held out", "neither held out"
 Name = Annotated[str, Field(pattern=r"^\w+$")]  # a part of file names
@@ -102,7 +99,6 @@ class ZeroShot:
     scans: Mapping[Name, Scanned]
     panels: Annotated[tuple[Panel, ...], Field(min_length=1)]
     methods: Annotated[tuple[Method, ...], Field(min_length=1)] = METHODS
-    ptychi: str | None = None
     group_size: Annotated[int, Field(ge=1, le=512)] = 64
     passes: Annotated[int, Field(ge=1, le=1000)] = 5
     seed: Annotated[int, Field(ge=0)] = 0
@@ -154,8 +150,7 @@ class ZeroShot:
             for scan in some:
                 panels.setdefault(scan, []).append(panel)
         study = {key: getattr(self, key) for key in ("group_size", "passes", "seed")}
-        methods = [name for name in METHODS if name in self.methods and (name != LSQML or self.ptychi)]
-        check(bool(methods), "methods", LSQML, "others, or ptychi the path of a Python that has pty-chi")
+        methods = [name for name in METHODS if name in self.methods]
         return [
             MethodCell(
                 name=f"{scan.name}/{method}",
@@ -169,19 +164,12 @@ class ZeroShot:
         ]
 
     def check_due(self, due: Sequence[MethodCell]) -> None:
-        """Check that Keras uses TensorFlow, and that the specified Python has pty-chi."""
+        """Check that Keras uses TensorFlow."""
         require_tensorflow(os.environ)
-        if any(cell.method == LSQML for cell in due):
-            try:
-                check_available(self.ptychi)
-            except ConfigError as error:
-                raise ConfigError(f"ptychi: {error}") from None
 
     def measure(self, cell: MethodCell, store: Store) -> dict[str, Any]:
-        """Return the scores of a method; store its aligned object, truth and probe."""
-        result, images = self._bench.measure(cell.scan, cell.method)
-        store.write(f"{cell.name}.npz", lambda file: np.savez(file, allow_pickle=False, **images))
-        return result
+        """Return the scores of a method."""
+        return self._bench.measure(cell.scan, cell.method)
 
     @cached_property
     def _bench(self) -> Bench:
@@ -194,7 +182,7 @@ class ZeroShot:
         return Bench(self)
 
     def report(self, cells: Sequence[MethodCell], store: Store) -> str:
-        """Return summary and tables of the panels; draw ``heat_map.png``, ``flag.png`` and ``worst.png``."""
+        """Return summary and tables of the panels; draw ``flag.png``."""
         rows: dict[str, Row] = {}
         for cell in cells:
             rows.setdefault(cell.scan.name, Row(cell.scan, {})).results[cell.method] = store.result(cell)

@@ -1,29 +1,27 @@
-"""Scores of a network on simulated scans → a summary, a table a panel, and pictures."""
+"""Scores of a network on simulated scans → a summary, a table a panel, and a picture of the flags."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from matplotlib.figure import Figure
 
-from benchmarks.study import zero_shot_figures as figures
 from benchmarks.study.framework import Store
 from benchmarks.tables import markdown
 from ptycho.evaluation import trust
 
-WORST = 10  # reconstructions that are drawn
-WRONG, RIGHT = figures.WRONG, figures.RIGHT
-ALONE = "zero_shot"  # the method whose flags and worst objects are shown
+WRONG, RIGHT = 0.8, 0.95  # amplitude SSIM below which a reconstruction is wrong, above which it is right
+ALONE = "zero_shot"  # the method whose flags are shown
 CAPTION = (
     "Every scan is simulated: the network's probe and positions are the true ones, counts are Poisson's. "
     "SSIM of amplitude / phase, aligned by one complex scale and one phase plane, in a rectangle inside the "
     "hull of the probes' centres. R/noise: r_factor over what photon noise alone would give. Seconds on the "
     "machine as it was, without compilation. `zero_shot`: the network alone; `refined`: then corrected by a "
-    "few passes of the solver; `lsqml`: LSQ-ML of pty-chi, "
-    "for about as long as `refined`."
+    "few passes of the solver."
 )
 
 
@@ -48,7 +46,7 @@ class Row:
 
 
 def write(panels: Mapping[str, Sequence[Row]], held_out: Sequence[str], store: Store) -> str:
-    """Return the report as Markdown; the pictures are written into the store.
+    """Return the report as Markdown; the picture is written into the store.
 
     Args:
         panels: rows of each panel, by title.
@@ -64,13 +62,9 @@ def write(panels: Mapping[str, Sequence[Row]], held_out: Sequence[str], store: S
     for title, some in panels.items():
         parts += [f"## {title}", markdown([format_row(row, methods) for row in some])]
     points = read_points(row.results.get(ALONE) for row in rows)
-    largest = max(panels.values(), key=lambda some: len({tuple(_kinds(row)) for row in some}))
-    store.figure("heat_map.png", figures.draw_heat_map(*list_kinds(largest), collect_grids(largest, methods)))
-    store.figure("flag.png", figures.draw_flags(points))
-    store.figure("worst.png", draw_worst(rows, store))
+    store.figure("flag.png", draw_flags(points))
     parts += ["## The flags", describe_flags(points), "![The measures of the flags](flag.png)"]
-    parts += ["![SSIM of probes and objects by method](heat_map.png)"]
-    return "\n\n".join([*parts, "![The worst reconstructions without training](worst.png)"])
+    return "\n\n".join(parts)
 
 
 # ---- tables
@@ -116,7 +110,18 @@ def format_row(row: Row, methods: Sequence[str]) -> dict[str, str]:
 # ---- flags
 
 
-def read_points(results: Iterable[Any]) -> list[figures.Point]:
+class Point(NamedTuple):
+    """A reconstruction: measures of the flags, the amplitude SSIM (which they do not use), and two flags."""
+
+    excess: float
+    disagreement: float
+    noise_share: float
+    ssim: float
+    outside: bool
+    in_noise: bool
+
+
+def read_points(results: Iterable[Any]) -> list[Point]:
     """Return the measures of the flags for the reconstructions with an R-factor."""
     points = []
     for result in results:
@@ -126,11 +131,11 @@ def read_points(results: Iterable[Any]) -> list[figures.Point]:
             noisy = share is not None and not share <= trust.LIMITS.noise_share
             flags = trust.outside_training(*fit, apart), noisy
             ssim = result["ssim"][0] or 0.0
-            points.append(figures.Point(trust.excess(*fit), apart or 0.0, share or 0.0, ssim, *flags))
+            points.append(Point(trust.excess(*fit), apart or 0.0, share or 0.0, ssim, *flags))
     return points
 
 
-def describe_flags(points: Sequence[figures.Point]) -> str:
+def describe_flags(points: Sequence[Point]) -> str:
     """Return a text on how well the flags separate wrong reconstructions from right ones."""
     wrong = [point for point in points if point.ssim < WRONG]
     right = [point for point in points if point.ssim > RIGHT]
@@ -144,50 +149,25 @@ def describe_flags(points: Sequence[figures.Point]) -> str:
     )
 
 
-# ---- pictures
-
-
-def draw_worst(rows: Sequence[Row], store: Store) -> figures.Figure:
-    """Draw the worst reconstructions by the network alone, each with possible causes."""
-    done = [(min(ssim), row) for row in rows if (ssim := row.ssim(ALONE)) is not None]
-    shown = [row for _, row in sorted(done, key=lambda pair: pair[0])[:WORST]]
-    images = [dict(np.load(store.path / f"{row.scan.name}/{ALONE}.npz")) for row in shown]
-    return figures.draw_gallery([describe_scan(row) for row in shown], images, ALONE)
-
-
-def describe_scan(row: Row) -> str:
-    """Return a line of possible causes of a bad score."""
-    scan, parts, result = row.scan.settings, row.scan.parts, row.results[ALONE]
-    (amplitude, phase), misfit = row.ssim(ALONE) or (0.0, 0.0), row.misfit(ALONE)
-    facts = [
-        f"{parts['object']} ({parts['material']}) under {parts['probe']}",
-        f"{result['scan']['diameter_px']:.0f} of {scan.N} px",
-        f"{parts['scan']}, overlap {scan.overlap:.0%}",
-        f"{scan.photons:g} photons",
-        f"phase range {result['scan']['phase_range_rad']:.2f} rad",
-        f"R/noise {'–' if misfit is None else f'{misfit:.2f}'}",
-        f"SSIM A {amplitude:.3f}, φ {phase:.3f}",
-    ]
-    return "; ".join([*facts, *(flag for flag in result["flags"] if flag in trust.FLAGS)])
-
-
-def _kinds(row: Row) -> tuple[str, str]:
-    return row.scan.parts["probe"], row.scan.parts["object"]
-
-
-def list_kinds(rows: Sequence[Row]) -> tuple[list[str], list[str]]:
-    """Return the names of probes and objects, in their order."""
-    probes, objects = zip(*map(_kinds, rows), strict=True)
-    return list(dict.fromkeys(probes)), list(dict.fromkeys(objects))
-
-
-def collect_grids(rows: Sequence[Row], methods: Sequence[str]) -> dict[str, np.ndarray]:
-    """Return the SSIM of amplitude and phase ``(2, P, O)`` of probes and objects, by method: the worst."""
-    probes, objects = list_kinds(rows)
-    grids = {name: np.full((2, len(probes), len(objects)), np.nan) for name in methods}
-    for name, grid in grids.items():
-        for row in rows:
-            probe, object_ = _kinds(row)
-            place = np.s_[:, probes.index(probe), objects.index(object_)]
-            grid[place] = np.fmin(grid[place], row.ssim(name) or (np.nan, np.nan))
-    return grids
+def draw_flags(points: Sequence[Point]) -> Figure:
+    """Draw every reconstruction by the measures of the flags, with their limits; colours by SSIM."""
+    figure = Figure(figsize=(9.6, 4.4), layout="constrained")
+    left, right = figure.subplots(1, 2, sharey=True)
+    kinds = {
+        f"wrong, SSIM < {WRONG:g}": ("C3", "v", lambda p: p.ssim < WRONG),
+        "between": ("0.6", "o", lambda p: WRONG <= p.ssim <= RIGHT),
+        f"right, SSIM > {RIGHT:g}": ("C0", "^", lambda p: p.ssim > RIGHT),
+    }
+    for label, (colour, marker, belongs) in kinds.items():
+        some = [point for point in points if belongs(point)]
+        y = [point.excess for point in some]
+        for ax, x in ((left, [p.noise_share for p in some]), (right, [p.disagreement for p in some])):
+            ax.scatter(x, y, c=colour, marker=marker, label=label, edgecolors="black", linewidths=0.4)
+    for ax, limit in ((left, trust.LIMITS.noise_share), (right, trust.LIMITS.disagreement)):
+        ax.axhline(trust.LIMITS.excess, color="0.3", linestyle="--", linewidth=1)
+        ax.axvline(limit, color="0.3", linestyle="--", linewidth=1)
+        ax.grid(alpha=0.3)
+    left.set(xscale="log", xlabel="noise_share", ylabel="√(R² − R of photon noise²)")
+    right.set(xlabel="disagreement of overlapping regions")
+    left.legend(fontsize="small")
+    return figure

@@ -12,9 +12,8 @@ from ptycho.evaluation import metrics
 from ptycho.methods.assessment import share_of_noise
 from ptycho.reconstruction.misfit import misfit
 from ptycho.scan.dataset import Dataset
-from ptycho.scan.probe import energy_diameter, intensity_of
+from ptycho.scan.probe import intensity_of
 from ptycho.scan.reconstruction import Reconstruction
-from workflows.reconstruct.assess import in_its_frame
 
 SCORES = ("ssim", "frc50", "phase_rmse_rad", "amplitude_ratio", "uncovered_fraction", "flags")
 
@@ -43,37 +42,21 @@ def find_region(data: Dataset) -> metrics.Region:
 
 
 def score(
-    stitched: Reconstruction, measured: Dataset, truth: np.ndarray, region: metrics.Region, moved: bool
-) -> tuple[dict[str, Any], np.ndarray]:
-    """Return scores in the region, and the object there, aligned to the truth, complex64.
+    stitched: Reconstruction, measured: Dataset, truth: np.ndarray, region: metrics.Region
+) -> dict[str, Any]:
+    """Return scores in the region.
 
     Args:
         measured: the patterns with the probe and the positions of the object.
         truth: ``(1, M, M)``.
-        moved: whether the object may be shifted relative to the true one.
     """
     objects, mask = stitched.objects, stitched.mask
-    truth = in_its_frame(truth, stitched, region) if moved else truth
     scores = metrics.score(objects[0], truth[0], mask[0], region)
     finite = bool(np.isfinite(objects).all())
     explained, apart = misfit(objects[0], measured) if finite else None, stitched.disagreement
-    row = {key: scores[key] for key in SCORES} | {
+    return {key: scores[key] for key in SCORES} | {
         "r_factor": None if explained is None else explained.r_factor,
         "r_noise": None if explained is None else explained.r_noise,
         "noise_share": share_of_noise(stitched, measured, region) if finite else None,
         "disagreement": None if apart is None or not np.isfinite(apart[0]) else float(apart[0]),
-    }
-    image, known = region.crop(objects[0]), region.crop(mask[0])
-    usable = finite and image[known].any()
-    aligned = metrics.align(image, region.crop(truth[0]), known).object if usable else np.zeros_like(image)
-    return row, aligned.astype(np.complex64)
-
-
-def measure_scan(data: Dataset, region: metrics.Region) -> dict[str, float]:
-    """Return numbers of a scan that may be the causes of a bad score."""
-    assert data.objects is not None
-    truth = region.crop(data.objects[0])
-    return {
-        "diameter_px": energy_diameter(data.probe),
-        "phase_range_rad": float(np.ptp(metrics.phase(truth))),
     }
