@@ -104,17 +104,11 @@ def open_exported(path: str | Path, threads: int | None = None) -> Exported:
 
 
 class Format(NamedTuple):
-    """A format of exported networks.
+    """A format of exported networks."""
 
-    Attributes:
-        write: ``(serve, description, target)``, the network as a function; targets appear whole or not.
-        open: ``(path, threads)``, by the format's own runtime.
-        package: that must be installed to write it.
-    """
-
-    write: Callable[[Any, Description, Path], None]
-    open: Callable[[Path, int], Exported]
-    package: str | None = None
+    write: Callable[[Any, Description, Path], None]  # (network as a function, description, target)
+    open: Callable[[Path, int], Exported]  # (path, threads), by the format's own runtime
+    package: str | None = None  # that must be installed to write it
 
 
 FORMATS = {".tflite": Format(write_litert, open_litert), ".onnx": Format(write_onnx, open_onnx, "tf2onnx")}

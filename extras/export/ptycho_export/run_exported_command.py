@@ -6,7 +6,6 @@ import logging
 import tempfile
 import time
 from dataclasses import replace
-from functools import cache, partial
 from pathlib import Path
 from typing import Literal, NoReturn
 
@@ -126,13 +125,7 @@ def fit_to_model(scan: Scan, d: Description, scratch: Path) -> Dataset:
 
 def predict(exported: Exported, data: Dataset) -> tuple[np.ndarray, float]:
     """The regions ``(G, R, R)`` of all groups, and how many seconds they took."""
-    start, announce_once = time.monotonic(), cache(partial(log.info, "the first regions are there"))
-
-    def step(x: np.ndarray, offsets: np.ndarray, probe: np.ndarray) -> np.ndarray:
-        regions = exported(x, offsets, probe)
-        announce_once()
-        return regions
-
+    start = time.monotonic()
     regions = np.empty((data.n_groups, data.region_size, data.region_size), np.complex64)
-    predict_scan(regions, step, data, exported.description.batch_size)
+    predict_scan(regions, exported, data, exported.description.batch_size)
     return regions, time.monotonic() - start

@@ -27,32 +27,20 @@ KEY = "ptycho"  # of ONNX's metadata
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Description:
-    """Sizes and units of an exported network.
+    """Sizes and units of an exported network."""
 
-    Attributes:
-        name, kind, run: ``pinn`` or ``baseline``, its generator, and the folder of its run.
-        N, group_size, region_size: N, C, R.
-        batch_size: B.
-        modes: K of its probe; 0: the probe has no axis of modes.
-        support: even side of the central square outside which the probe counts as zero.
-        exact: fractions of a pixel move the probe rather than the object.
-        patterns_per_group: where C is 1, the first so many of each of the data's groups are reconstructed;
-            None: all.
-        weights_sha256: of the run's ``weights.npz``.
-    """
-
-    name: str
-    kind: str
-    run: str
+    name: str  # pinn or baseline
+    kind: str  # of its generator
+    run: str  # folder
     N: int
-    group_size: int
-    region_size: int
-    batch_size: int
-    modes: int
-    support: int
-    exact: bool
-    patterns_per_group: int | None
-    weights_sha256: str
+    group_size: int  # C
+    region_size: int  # R
+    batch_size: int  # B
+    modes: int  # K of its probe; 0: the probe has no axis of modes
+    support: int  # even side of the central square outside which the probe counts as zero
+    exact: bool  # fractions of a pixel move the probe rather than the object
+    patterns_per_group: int | None  # where C is 1: so many of each group of the data; None: all
+    weights_sha256: str  # of the run's weights.npz
 
     @property
     def probe_shape(self) -> tuple[int, ...]:
@@ -107,15 +95,10 @@ Arrays = dict[str, np.ndarray]
 
 @dataclass(frozen=True, eq=False)
 class Exported:
-    """An exported network, ready to run.
+    """An exported network, ready to run."""
 
-    Attributes:
-        description: what it states about itself.
-        run: inputs by name → ``regions (B, 2, R, R)`` float32, real and imaginary parts.
-    """
-
-    description: Description
-    run: Callable[[Arrays], np.ndarray]
+    description: Description  # what it states about itself
+    run: Callable[[Arrays], np.ndarray]  # inputs by name → regions (B, 2, R, R) float32, real and imaginary
 
     def __call__(self, amplitudes: np.ndarray, offsets: np.ndarray, probe: np.ndarray) -> np.ndarray:
         """Object regions ``(B, R, R)`` complex64 of one batch.

@@ -24,19 +24,12 @@ from ptycho.xla.resample import Tap
 
 
 class Samples(NamedTuple):
-    """Sample points along one axis.
+    """Sample points along one axis."""
 
-    Attributes:
-        points: ``(n, k)`` float32 in pixels, zero where outside.
-        inside: ``(n, k)`` bool, whether the point lies in ``[0, S−1]``; false for a box that is not finite.
-        start: ``(n,)`` float32, ``p_0``.
-        step: ``(n,)`` float32, the distance s from one sample to the next, zero for a single sample.
-    """
-
-    points: tf.Tensor
-    inside: tf.Tensor
-    start: tf.Tensor
-    step: tf.Tensor
+    points: tf.Tensor  # (n, k) float32 in pixels, zero where outside
+    inside: tf.Tensor  # (n, k) bool: the point lies in [0, S−1]; false for a box that is not finite
+    start: tf.Tensor  # (n,) float32, p_0
+    step: tf.Tensor  # (n,) float32, the distance s between samples, zero for a single sample
 
 
 def sample_axis(low: tf.Tensor, high: tf.Tensor, size: int | tf.Tensor, count: int) -> Samples:

@@ -167,14 +167,8 @@ def _result(arrays: dict[str, np.ndarray], data: Dataset, scale: float) -> Lsqml
 
 def _cut(image: np.ndarray, origin: np.ndarray, side: int) -> np.ndarray:
     """``image[origin : origin + side]``, ``(side, side)``; one where it does not reach."""
-    cut = np.ones((side, side), image.dtype)
-    here, there = [], []
-    for start, length in zip(origin.tolist(), image.shape, strict=True):
-        first, last = max(start, 0), min(start + side, length)
-        there.append(slice(first, last))
-        here.append(slice(first - start, last - start))
-    cut[tuple(here)] = image[tuple(there)]
-    return cut
+    row, col = origin + side
+    return np.pad(image, side, constant_values=1)[row : row + side, col : col + side]
 
 
 def _last_words(text: str) -> str:

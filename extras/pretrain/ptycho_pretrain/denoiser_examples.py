@@ -59,20 +59,14 @@ class Scans(Distributions[DenoiserConfig]):
 
 @dataclass(frozen=True, eq=False)
 class Example:
-    """An illuminated part of a fit and its truth; as :class:`~ptycho.reconstruction.learned.View` shows it.
+    """An illuminated part of a fit and its truth; see :class:`~ptycho.reconstruction.learned.View`."""
 
-    Attributes:
-        inputs: x ``(H, W, 4)`` float32.
-        relative: ν ``(H, W, 1)`` float32.
-        change: truth less object in units of the noise, real and imaginary part, ``(H, W, 2)`` float32.
-        light: illumination over the strongest, ``(H, W, 1)`` float32, zero where it is too weak. The name is
-            that in stored examples.
-    """
-
-    inputs: np.ndarray
-    relative: np.ndarray
-    change: np.ndarray
-    light: np.ndarray
+    inputs: np.ndarray  # x (H, W, 4) float32
+    relative: np.ndarray  # ν (H, W, 1) float32
+    change: np.ndarray  # truth less object over the noise, real and imaginary part, (H, W, 2) float32
+    light: (
+        np.ndarray
+    )  # illumination over the strongest, (H, W, 1), 0 where too weak; the name in stored files
 
     def save(self, path: Path) -> None:
         """Write the arrays to an NPZ, whole or not at all."""

@@ -31,26 +31,17 @@ from ptycho_pretrain.probe_kinds import PROBE_KINDS, draw_probe
 
 @dataclass(frozen=True, kw_only=True)
 class KindScan:
-    """Object, beam and positions of a simulated scan of some kinds.
-
-    Attributes:
-        probe, object: their kinds, and ranges of their parameters.
-        material: the range of materials.
-        path: a key of :data:`ptycho.simulation.measured_like.PATHS`; overlap: ``1 − step/d``.
-        photons: in a pattern, on average.
-        N: side of the patterns; positions: J, how many there are.
-        seed: every random number comes from it. Probe, object and photons have streams of their own.
-    """
+    """Object, beam and positions of a simulated scan of some kinds."""
 
     probe: Entry
     object: Entry
     material: MaterialsConfig
-    path: str
-    overlap: float
-    photons: float
-    N: int
-    positions: int
-    seed: int
+    path: str  # a key of :data:`ptycho.simulation.measured_like.PATHS`
+    overlap: float  # 1 − step/d
+    photons: float  # in a pattern, on average
+    N: int  # side of the patterns
+    positions: int  # J, how many there are
+    seed: int  # of every random number; probe, object and photons have streams of their own
     STREAMS: ClassVar[tuple[str, ...]] = ("probe", "object", "material", "path", "photons")
 
     def rng(self, stream: str) -> np.random.Generator:

@@ -19,20 +19,8 @@ from ptycho_pretrain.kinds import Kind, Parameter, rotation
 
 PICTURES = ("astronaut", "brick", "camera", "coffee", "coins", "grass", "gravel", "moon", "rocket", "chelsea")
 PHOTOGRAPHS = (
-    "china.jpg",
-    "flower.jpg",
-    "ascent",
-    "aero",
-    "stereo_motorcycle",
-    "stereo_motorcycle",
-    "immunohistochemistry",
-    "retina",
-    "hubble_deep_field",
-    "grass",
-    "cell",
-    "text",
-    "page",
-    "clock",
+    *("china.jpg", "flower.jpg", "ascent", "aero", "stereo_motorcycle", "stereo_motorcycle"),
+    *("immunohistochemistry", "retina", "hubble_deep_field", "grass", "cell", "text", "page", "clock"),
 )
 SIZE = Parameter(4.0, 40.0, log=True)
 BLUR = Parameter(0.5, 2.5)  # standard deviation of the smoothing: how sharp edges are
@@ -152,14 +140,8 @@ def textured(side: int, rng: np.random.Generator, *, size: float, blur: float) -
         long = np.clip(size * 0.5 * rng.pareto(1.5) + 1.5, 1.5, side)
         row, col = rng.uniform(0, side, 2)
         if rng.random() < 0.5:
-            inside = ellipse(
-                row,
-                col,
-                long,
-                max(1, long * rng.uniform(0.3, 1)),
-                thickness.shape,
-                rotation=rng.uniform(-3, 3),
-            )
+            wide = max(1, long * rng.uniform(0.3, 1))
+            inside = ellipse(row, col, long, wide, thickness.shape, rotation=rng.uniform(-3, 3))
         else:
             angles = np.sort(rng.uniform(0, 2 * np.pi, rng.integers(3, 6)))
             inside = polygon(row + long * np.sin(angles), col + long * np.cos(angles), thickness.shape)
@@ -171,9 +153,8 @@ def textured(side: int, rng: np.random.Generator, *, size: float, blur: float) -
             if kind < 0.35:
                 thickness[inside] += strength * fractals[rng.integers(len(fractals))][inside]
             elif kind < 0.5:
-                thickness[inside] += strength * np.sign(
-                    np.sin(2 * np.pi * along * side / rng.uniform(2.5, 12))
-                )
+                bars = np.sin(2 * np.pi * along * side / rng.uniform(2.5, 12))
+                thickness[inside] += strength * np.sign(bars)
     return smooth(np.clip(thickness, -0.2, 1.2), blur)
 
 
@@ -181,9 +162,8 @@ def _fractal(side: int, rng: np.random.Generator) -> np.ndarray:
     """Noise of mean zero, deviation one, with the amplitude spectrum ``1/q^b``; ``(side, side)``."""
     q = np.hypot(*np.ix_(np.fft.fftfreq(side), np.fft.rfftfreq(side)))
     q[0, 0] = np.inf
-    noise = np.fft.irfft2(
-        np.fft.rfft2(rng.normal(size=(side, side))) / q ** rng.uniform(0.3, 1.6), (side, side)
-    )
+    far = np.fft.rfft2(rng.normal(size=(side, side)))
+    noise = np.fft.irfft2(far / q ** rng.uniform(0.3, 1.6), (side, side))
     return noise / noise.std()
 
 

@@ -24,22 +24,14 @@ from ptycho_report.stored_recon import StoredRecon, read_recon
 
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """A reconstruction in the frame of the best of its scan: pictures, and the text under them.
-
-    Attributes:
-        verdict: which is better, and whether by more than chance.
-        note: why there is no picture, or why it is not aligned.
-        pictures: by name: amplitude and phase with the scales of the best, and the difference; or none.
-        off: differences of amplitude and phase to the best's, ``(h, w)``; empty: there are none.
-        curve: ring correlation with the best, if there is one.
-    """
+    """A reconstruction in the frame of the best of its scan: pictures, and the text under them."""
 
     entry: Entry
-    verdict: str
-    note: str = ""
-    pictures: Mapping[str, Picture] = field(default_factory=dict)
-    off: tuple[np.ndarray, ...] = ()
-    curve: Curve | None = None
+    verdict: str  # which is better, and whether by more than chance
+    note: str = ""  # why there is no picture, or why it is not aligned
+    pictures: Mapping[str, Picture] = field(default_factory=dict)  # with the scales of the best; differences
+    off: tuple[np.ndarray, ...] = ()  # differences of amplitude and phase to the best's, (h, w)
+    curve: Curve | None = None  # ring correlation with the best
 
 
 @dataclass(frozen=True)
@@ -142,21 +134,14 @@ def verdict(entry: Entry, best: Entry, fewest: int = 3) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """The part of the best object that the others are brought to, with the scales of all pictures.
+    """The part of the best object that the others are brought to, with the scales of all pictures."""
 
-    Attributes:
-        image, mask: ``(h, w)`` complex with a level phase, and bool.
-        phase: of the image, as it is shown.
-        grey, colour: ends of the scales of amplitude and phase.
-        pixel_nm: pitch of the pixels, if it is known.
-    """
-
-    image: np.ndarray
-    mask: np.ndarray
-    phase: ShownPhase
-    grey: Ends
-    colour: Ends
-    pixel_nm: float | None
+    image: np.ndarray  # (h, w) complex, with a level phase
+    mask: np.ndarray  # (h, w) bool
+    phase: ShownPhase  # of the image, as it is shown
+    grey: Ends  # of the scale of amplitudes
+    colour: Ends  # of that of phases
+    pixel_nm: float | None  # pitch of the pixels, if it is known
 
     @classmethod
     def of(cls, made: StoredRecon, pixel_nm: float | None) -> Frame:

@@ -30,22 +30,14 @@ Setting = tuple[str, str, str]  # a key whose value is not the default: key, val
 
 @dataclass(frozen=True, eq=False)
 class PageRecord(RunRecord):
-    """A run with everything that its page shows.
+    """A run with everything that its page shows."""
 
-    Attributes:
-        ended: when the run ended, or its newest file was written.
-        settings: that differ from the defaults.
-        command: that repeats the run; empty where the configuration cannot be read.
-        assessment: arrays of ``assessment.npz``; empty where there is none, as in older runs.
-        files: names and bytes; log: its last lines.
-    """
-
-    ended: datetime = field(default_factory=partial(datetime.now, UTC))
-    settings: tuple[Setting, ...] = ()
-    command: str = ""
-    assessment: Mapping[str, np.ndarray] = field(default_factory=dict)
-    files: tuple[tuple[str, int], ...] = ()
-    log: tuple[str, ...] = ()
+    ended: datetime = field(default_factory=partial(datetime.now, UTC))  # or when its newest file was written
+    settings: tuple[Setting, ...] = ()  # that differ from the defaults
+    command: str = ""  # that repeats the run; empty where the configuration cannot be read
+    assessment: Mapping[str, np.ndarray] = field(default_factory=dict)  # of its file; empty in older runs
+    files: tuple[tuple[str, int], ...] = ()  # names and bytes
+    log: tuple[str, ...] = ()  # the last lines
 
 
 def gather_page(path: Path) -> PageRecord:

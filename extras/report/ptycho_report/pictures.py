@@ -19,45 +19,32 @@ SHADES = 255  # of a picture for the eye; one more is clear
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture with its scale.
+    """A picture with its scale."""
 
-    Attributes:
-        uri: the PNG file as a data URI; width, height: of it.
-        low, high: values of the ends of the colours; unit: of them.
-        bar: a gradient of the colours as a data URI; empty: the colours have no scale.
-        scale_px, scale_text: width of the scale bar in pixels of the picture, and what it stands for.
-    """
-
-    uri: str
+    uri: str  # the PNG file as a data URI
     width: int
     height: int
-    low: float
+    low: float  # values of the ends of the colours
     high: float
-    unit: str
-    bar: str
-    scale_px: float
-    scale_text: str
+    unit: str  # of them
+    bar: str  # a gradient of the colours as a data URI; empty: the colours have no scale
+    scale_px: float  # width of the scale bar in pixels of the picture
+    scale_text: str  # what it stands for
 
 
 @dataclass(frozen=True)
 class Map:
-    """A map whose values the page reads out: 16 bits in red and green, blue where it is known.
-
-    Attributes:
-        title, unit: what it is; colours: the name of its colours.
-        uri, width, height: of the PNG file.
-        first, last: values of 0 and of 65535; low, high: of the ends of the colours.
-    """
+    """A map whose values the page reads out: 16 bits in red and green, blue where it is known."""
 
     title: str
     unit: str
-    colours: str
-    uri: str
+    colours: str  # their name
+    uri: str  # the PNG file as a data URI
     width: int
     height: int
-    first: float
-    last: float
-    low: float
+    first: float  # value of 0
+    last: float  # value of 65535
+    low: float  # values of the ends of the colours
     high: float
 
 

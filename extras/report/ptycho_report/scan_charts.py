@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from ptycho.config import ConfigError
 from ptycho.config.sections import NAMED
 from ptycho.evaluation.display import length_text, round_down
 from ptycho.evaluation.figures import (
@@ -24,6 +24,7 @@ from ptycho.evaluation.figures import (
 from ptycho.evaluation.frc import DIRECTIONS
 from ptycho.report.gather import number, section
 from ptycho.run import names
+from ptycho.run.network import read_history
 from ptycho_report.page_record import PageRecord
 from ptycho_report.pictures import figure_uri
 from ptycho_report.stored_recon import StoredRecon
@@ -172,7 +173,7 @@ def _course(record: PageRecord, least: float = 1e-4) -> Iterator[Chart]:
 def losses(run: Path) -> Iterator[Chart]:
     """Yield a chart of the losses of each training that a run has stored."""
     for name in ("pinn", *NAMED, "baseline", names.PRIOR):
-        if rows := _history(run / name / names.HISTORY):
+        if rows := _history(run, name):
             yield chart(
                 f"Training of {name}",
                 "Losses on the training patterns and on the validation patterns. Both should fall; a "
@@ -181,13 +182,10 @@ def losses(run: Path) -> Iterator[Chart]:
             )
 
 
-def _history(path: Path) -> Losses:
+def _history(run: Path, name: str) -> Losses:
     """The losses of a training; none where they cannot be read."""
     try:
-        with path.open(newline="", encoding="utf-8") as file:
-            return [
-                {key: float(row[key]) for key in ("epoch", "loss", "val_loss")}
-                for row in csv.DictReader(file)
-            ]
-    except (OSError, ValueError, KeyError, TypeError):
+        rows = read_history(run, name)
+    except ConfigError:
         return []
+    return rows if all({"epoch", "loss", "val_loss"} <= row.keys() for row in rows) else []

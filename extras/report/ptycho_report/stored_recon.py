@@ -22,26 +22,18 @@ INSPECTED = 2000  # positions from which the illuminated part is determined
 
 @dataclass(frozen=True, eq=False)
 class StoredRecon:
-    """A reconstruction in a file.
+    """A reconstruction in a file; None: it holds none."""
 
-    Attributes:
-        object, mask: ``(M, M)`` complex and bool, of the first image.
-        probe: ``(K, N, N)`` complex; positions: ``(J, 2)`` in object pixels; flux: ``(J,)``. None: unknown.
-        sigma_amplitude, sigma_phase: ``(M, M)`` one standard deviation, or None.
-        slices: ``(L, M, M)`` complex, of a thick object; or None.
-        opr_modes, opr_weights: ``(K', N, N)`` and ``(J, K')`` complex, of a probe that varies; or None.
-    """
-
-    object: np.ndarray
-    mask: np.ndarray
-    probe: np.ndarray | None = None
-    positions: np.ndarray | None = None
-    flux: np.ndarray | None = None
-    sigma_amplitude: np.ndarray | None = None
+    object: np.ndarray  # (M, M) complex, of the first image
+    mask: np.ndarray  # (M, M) bool
+    probe: np.ndarray | None = None  # (K, N, N) complex
+    positions: np.ndarray | None = None  # (J, 2) in object pixels
+    flux: np.ndarray | None = None  # (J,)
+    sigma_amplitude: np.ndarray | None = None  # (M, M), one standard deviation
     sigma_phase: np.ndarray | None = None
-    slices: np.ndarray | None = None
-    opr_modes: np.ndarray | None = None
-    opr_weights: np.ndarray | None = None
+    slices: np.ndarray | None = None  # (L, M, M) complex, of a thick object
+    opr_modes: np.ndarray | None = None  # (K', N, N) complex, of a probe that varies
+    opr_weights: np.ndarray | None = None  # (J, K') complex
 
     @cached_property
     def illuminated(self) -> np.ndarray:
