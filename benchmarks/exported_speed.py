@@ -66,11 +66,11 @@ def original(stored, description, compiled: bool) -> Step:
     return lambda *inputs: regions(*map(tf.constant, inputs)).numpy()
 
 
-def of_pairs(serve) -> Step:
+def of_pairs(serve, description) -> Step:
     """Return the graph of real pairs, as it is exported, as a TensorFlow function."""
 
     def regions(x, offsets, probe):
-        parts = np.stack([probe.real, probe.imag]).astype(np.float32)
+        parts = np.stack([probe.real, probe.imag]).astype(np.float32).reshape(description.probe_shape)
         found = serve(*map(tf.constant, (x, offsets, parts)))["regions"].numpy()
         return found[:, 0] + 1j * found[:, 1]
 
@@ -83,8 +83,8 @@ def consumers(stored, description, scratch: Path) -> tuple[dict[str, Step], dict
     steps = {
         "TensorFlow": original(stored, description, False),
         "TensorFlow, XLA": original(stored, description, True),
-        "pairs in TensorFlow": of_pairs(serve),
-        "pairs, XLA": of_pairs(tf.function(serve, jit_compile=True)),
+        "pairs in TensorFlow": of_pairs(serve, description),
+        "pairs, XLA": of_pairs(tf.function(serve, jit_compile=True), description),
     }
     sizes = {}
     for suffix, form in FORMATS.items():

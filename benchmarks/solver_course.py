@@ -59,7 +59,7 @@ class Course:
             "seconds": round(self.spent, 2),
             # forward and backward, and as many for the gradient of the probe
             "transforms": 4 * len(estimate.modes) * self.patterns // count,
-            "deviance": round(2 * value / (count * self.likelihood.pixels), 5),
+            "deviance": round(2 * value / float(self.likelihood.pixels.sum()), 5),
             "probe_error": round(probe_error(estimate.modes[0], self.truth.probe[0]), 4),
             "position_error_px": round(position_error_px(estimate.positions, self.truth.positions, one), 4),
         }
