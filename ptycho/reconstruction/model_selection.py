@@ -49,9 +49,9 @@ def select_model(
     start = constant_start(kept, options)
     if initial_object is not None:
         start = replace(start, object=_core_of(initial_object, data, noise.data).astype(np.complex64))
-    support = options.support
-    selection = Selection(noise, kept, held, options, start, support=support, on_decision=on_decision)
-    selection.moves = options.moves_of(data)
+    larger = len(data.positions) > len(noise.data.positions)
+    selection = Selection(noise, kept, held, options, start, larger=larger, on_decision=on_decision)
+    selection.moves, selection.support = options.moves_of(data), options.support
     if initial_object is None:
         first = _begin(selection)
     else:
@@ -280,12 +280,14 @@ def first_background(likelihood: ScanLikelihood, estimate: Estimate, steps: int 
 
 
 def _try_fewer_modes(selection: Selection) -> None:
-    """Drop the weakest mode as long as that helps.
+    """Drop the weakest mode as long as that helps, where the core is the whole scan.
 
-    A background or a wider point spread can explain what it was added for.
+    A background or a wider point spread can explain what it was added for. The few patterns of a core may not
+    determine a mode that all patterns determine.
     """
     known, refine = len(selection.kept.data.probe), selection.refine
-    if selection.options.modes is not None or not (refine.background or refine.point_spread):
+    explained = refine.background or refine.point_spread
+    if selection.options.modes is not None or not explained or selection.larger:
         return
     while (count := len(selection.estimate.modes)) > known:
         start = replace(selection.estimate, modes=selection.estimate.modes[:-1])

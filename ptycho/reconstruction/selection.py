@@ -160,6 +160,7 @@ class Selection:
     # estimate, refine, last: the estimate, what is refined in it, and the fit that gave it
     estimate: Estimate
     refine: Refine = OBJECT_ALONE
+    larger: bool = False  # the scan has more patterns than its core
     last: Fit | None = None
     first: Estimate | None = None  # the fit of the object alone, under the initial beam
     moves: str = "independent"  # model of the position corrections
