@@ -43,7 +43,7 @@ class Result:
         scores: as in a run's ``metrics.json``: ``r_factor``, ``r_free``, ``deviance_holdout``,
             ``unexplained_variance``, ``flags``, ….
         product: object, probe, positions, pixel and error map with what is known of the measurement.
-        beam: probe, positions, flux and background that go with the object.
+        beam: probe, positions, flux, background and point spread that go with the object.
         mask: ``(M, M)`` bool: the part of the object that the scan covers.
         illuminated: ``(M, M)`` bool: the part whose illumination is above a tenth of the maximum. There the
             phase plane is fitted.

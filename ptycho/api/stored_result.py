@@ -103,6 +103,8 @@ def _arguments(arrays: Mapping[str, Any], about: Mapping[str, Any]) -> dict[str,
     beam = Beam(**{key: arrays[key] for key in Beam.__dataclass_fields__})
     if beam.probe.ndim != 3 or beam.positions.shape != (len(beam.flux), 2):
         raise ValueError("probe must have the shape (K, N, N), and positions (J, 2), as many as flux")
+    if beam.point_spread is not None and beam.point_spread.shape != (2,):
+        raise ValueError("point_spread must have the shape (2,)")
     amplitude, phase = (arrays[key] for key in SIGMAS)
     facts: dict[str, Any] = {key: about[key] for key in LENGTHS}
     facts |= {key: None if about[key] is None else tuple(about[key]) for key in PAIRS}

@@ -55,7 +55,8 @@ class SolverConfig:
     )
     point_spread: Flag | None = key(
         None,
-        "refine the width of the detector's Gaussian point spread; null: if it lowers the held-out deviance",
+        "refine the width of the detector's Gaussian point spread; null: in far fields, if it lowers the "
+        "held-out deviance",
     )
     probe_variation: Integer | None = key(
         None,

@@ -93,7 +93,7 @@ FLAGS = {
         f"r_free is above {LIMITS.r_free_ratio:g} times r_noise, and r_factor above {LIMITS.r_ratio:g} "
         "times: more than photon noise is wrong",
         "see which cause is likely (misfit_causes in metrics.json); if probe.learn, solver.positions, "
-        "solver.flux or solver.background is false, remove it, so that it can be refined",
+        "solver.flux, solver.background or solver.point_spread is false, remove it, so that it is refined",
         False,
     ),
     FEW: Flag(

@@ -159,7 +159,7 @@ def reconstruct(
     bar = Progress("solver", passes * count, bar=context.bar, unit="step", per=count, at_most=True)
     with context.timed(SOLVER), closing(bar) as progress:
         if prepared.start is None:
-            log.info("solver: object alone, then probe, positions, flux and background by cross-validation")
+            log.info("solver: object alone, then what else is refined, by cross-validation")
         watch = Course(prepared, context.on_event).watch
 
         def on_decision(decision: Finding) -> None:
@@ -190,7 +190,7 @@ def reconstruct(
     log.info("solver: last fit of %d steps, %s", len(course) - 1, ended)
     if solved.estimate.spread:
         rows, columns = np.abs(solved.estimate.point_spread).tolist()
-        log.info("solver: point spread of σ %.2f × %.2f detector pixels", rows, columns)
+        log.info("solver: point spread of σ %.2f × %.2f pixels of the patterns", rows, columns)
     seconds = time.perf_counter() - began
     decisions = [replace(finding, what=f"solver: {finding.what}") for finding in solved.decisions]
     return replace(

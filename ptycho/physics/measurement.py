@@ -282,9 +282,11 @@ def total_intensity(
 def spread(intensity: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
     """Return intensities as a detector with a Gaussian point spread h measures them.
 
-        h ∗ λ = F⁻¹[ exp(−2π² (σ_row² k_row² + σ_column² k_column²)) Fλ ]
+        h ∗ λ = F⁻¹[ exp(σ_row² (cos 2πk_row − 1) + σ_column² (cos 2πk_column − 1)) Fλ ]
 
-    Circular, because the transform of the wave is, too. Source: Thibault & Menzel, Nature 494 (2013) 68.
+    The discrete Gaussian has the variance σ² and no negative weight, as one that is cut off at the Nyquist
+    frequency has. It is circular, because the transform of the wave is, too. Sources: Thibault & Menzel,
+    Nature 494 (2013) 68; Lindeberg, IEEE Trans. Pattern Anal. Mach. Intell. 12 (1990) 234.
 
     Args:
         intensity: λ, ``(…, H, W)`` float32, not negative.
@@ -295,8 +297,8 @@ def spread(intensity: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
     """
     factors = []
     for axis in (0, 1):
-        k = tf.constant(np.fft.fftfreq(intensity.shape[axis - 2]), sigma.dtype)
-        factors.append(tf.exp(-2 * np.pi**2 * tf.square(sigma[axis] * k)))
+        k = np.fft.fftfreq(intensity.shape[axis - 2])
+        factors.append(tf.exp(tf.square(sigma[axis]) * tf.constant(np.cos(2 * np.pi * k) - 1, sigma.dtype)))
     factor = materialised(factors[0][:, None] * factors[1], sigma)
     spectrum = tf.signal.fft2d(tf.complex(intensity, tf.zeros_like(intensity)))
     return tf.maximum(tf.math.real(tf.signal.ifft2d(scaled(spectrum, factor))), 0)

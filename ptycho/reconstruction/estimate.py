@@ -24,8 +24,8 @@ class Estimate:
         opr_modes: V, ``(K', N, N)`` complex64, in the units of ``modes``, the first of which is
             ``P_0 + Σ_k w_jk V_k`` for pattern j; None is taken for K' = 0.
         opr_weights: w, ``(J, K')`` complex64; without ``opr_modes``, ``(J, 0)``.
-        point_spread: σ of the detector's point spread along rows and columns, ``(2,)`` float32 in pixels, of
-            either sign; None is taken for zero.
+        point_spread: σ of the detector's point spread along rows and columns, ``(2,)`` float32 in pixels of
+            the patterns, of either sign; None is taken for zero.
     """
 
     object: np.ndarray
@@ -55,14 +55,14 @@ class Estimate:
         """
         ratio = np.float32(1 if normalisation is None else normalisation / data.normalisation)
         known, background = ratio * data.model_probe, data.model_background
-        wanted = len(known) if modes is None else modes
+        wanted, spread = len(known) if modes is None else modes, data.beam.point_spread
         constant = cls(
             object_.astype(np.complex64),
             more_modes(known, wanted)[:wanted],
             data.positions.astype(np.float64),
             data.beam.flux,
             ratio**2 * (np.zeros((data.N, data.N), np.float32) if background is None else background),
-            point_spread=data.beam.point_spread,  # type: ignore[arg-type]
+            point_spread=np.zeros(2, np.float32) if spread is None else spread.astype(np.float32),
         )
         varied, weights = data.model_opr_modes, data.beam.opr_weights
         return constant if varied is None else constant.varied_by(ratio * varied, weights)

@@ -50,7 +50,7 @@ def reconstruct(
 ) -> LsqmlResult:
     """Return the object, probe and positions that LSQ-ML finds, from the dataset's own probe and positions.
 
-    A background and a flux that the dataset knows are not used: pty-chi gets the patterns as measured.
+    Background, flux and point spread that the dataset knows are not used: pty-chi gets patterns as measured.
 
     Args:
         data: patterns of one object.

@@ -148,10 +148,11 @@ def _go_on(
     )
     if noise.data.between is not None and (options.slices or 1) > 1:
         start = replace(start, object=divided(warm_start.object, options.slices or 1))
-    if warm_start.refine.background:  # no product holds it
+    if warm_start.refine.point_spread:  # no product holds it
+        alone = Refine(False, object=False, point_spread=True)
+        start = fit(objective, first_spread(noise, start)[0], alone, objective.options.round_steps).estimate
+    if warm_start.refine.background:  # nor this
         start = replace(start, background=first_background(noise, start))
-    if warm_start.refine.point_spread:
-        start = first_spread(noise, start)[0]
     kept = np.s_[: options.probe_variation]
     start = start.varied_by(start.opr_modes[kept], start.opr_weights[:, kept])
     last = _finish(objective, start, warm_start.refine, options.steps, watch, blockwise, TO_THE_END)

@@ -16,7 +16,7 @@ import numpy as np
 
 from ptycho.reconstruction.blocks import multiresolution_start
 from ptycho.reconstruction.difference_map import difference_map
-from ptycho.reconstruction.estimate import Estimate, more_modes
+from ptycho.reconstruction.estimate import Estimate, Refine, more_modes
 from ptycho.reconstruction.holdout import hold_out, is_sparse
 from ptycho.reconstruction.probe_variation import add_variation
 from ptycho.reconstruction.scan_likelihood import Cache, ScanLikelihood, noise_unit
@@ -186,16 +186,19 @@ def _try_drift(selection: Selection) -> None:
 def _try_point_spread(selection: Selection) -> None:
     """Refine the width of the detector's point spread, if one explains the patterns as they are fitted.
 
-    Before slices and modes, each of which would stand for it in part, and until it converges.
+    Before slices and modes, each of which would stand for it in part, and until it converges. In a near field
+    only if that is specified.
     """
     specified, steps = selection.options.point_spread, selection.limits.probe_steps
-    if specified is False:
+    if specified is False or (specified is None and selection.kept.data.fresnel is not None):
         return
     start, lower = first_spread(selection.kept, selection.estimate)
     if lower or specified:
         refine = replace(selection.refine, point_spread=True)
         selection.try_model(POINT_SPREAD, start, refine, specified, steps=steps)
-    if selection.refine.point_spread and selection.refine.probe:
+    beam = replace(selection.refine, positions=False, flux=False)
+    one_mode = len(selection.estimate.modes) == len(selection.kept.data.probe)
+    if beam == Refine(point_spread=True) and one_mode and selection.estimate.slices == 1:
         _fit_anew_with_point_spread(selection)
 
 
@@ -432,16 +435,17 @@ def _try_mode_beside_unrefined_probe(selection: Selection) -> None:
 
 
 def _try_again(selection: Selection) -> None:
-    """Try positions and flux again where they were refused under a beam that explained clearly less.
+    """Try positions, flux and point spread again where they were refused under a beam that explained less.
 
     A wrong probe hides errors of the positions. Also where nominal ones explain less than those that were
     refined: a fit of positions before that of the modes may end at a place from which it does not return.
     """
-    for part in ("positions", "flux"):
+    again = {part: _try_part(part) for part in ("positions", "flux")} | {POINT_SPREAD: _try_point_spread}
+    for part, hypothesis in again.items():
         hidden = selection.refused.get(part, -np.inf) > selection.deviance + selection.limits.again
         if hidden and not getattr(selection.refine, part):
             selection.forget(part)
-            _try_part(part)(selection)
+            hypothesis(selection)
 
 
 def _try_nominal(selection: Selection) -> None:

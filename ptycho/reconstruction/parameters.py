@@ -218,12 +218,13 @@ def _spread_curvature(estimate: Estimate, patterns: int = 8, least: float = 0.1)
     corners = np.floor(estimate.positions[some] + 0.5).astype(np.int64)
     windows = inner_windows(estimate.projection, corners, N) * estimate.flux[some, None, None]
     waves = fft.fft2(windows[:, None] * estimate.modes, norm="ortho")
-    sigma, squares = np.maximum(np.abs(estimate.point_spread), least), np.fft.fftfreq(N) ** 2
-    axes = squares[:, None], squares
-    factor = np.exp(-2 * np.pi**2 * (sigma[0] ** 2 * axes[0] + sigma[1] ** 2 * axes[1]))
+    sigma = np.maximum(np.abs(estimate.point_spread), least)
+    damping = np.cos(2 * np.pi * fft.fftfreq(N)) - 1
+    axes = damping[:, None], damping
+    factor = np.exp(sigma[0] ** 2 * axes[0] + sigma[1] ** 2 * axes[1])
     spectra = factor * fft.fft2(np.sum(np.abs(waves) ** 2, axis=1))
     rates = floored(fft.ifft2(spectra).real) + 1e-30
-    slopes = (fft.ifft2(-4 * np.pi**2 * sigma[k] * axes[k] * spectra).real for k in (0, 1))
+    slopes = (fft.ifft2(2 * sigma[k] * axes[k] * spectra).real for k in (0, 1))
     return np.array([np.sum(slope**2 / (4 * rates)) for slope in slopes]) * count / len(some)
 
 

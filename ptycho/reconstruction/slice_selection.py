@@ -182,7 +182,7 @@ def _take(selection: Selection, layers: Layers, refine: Refine, why: str) -> Non
     if refine.probe and not selection.refine.probe:
         selection.forget("probe")
         selection.record("probe", "refined", "as the object has slices")
-    for part in ("positions", "flux"):
+    for part in ("positions", "flux", "point_spread"):
         if getattr(selection.refine, part) and not getattr(refine, part):  # to be tried again
             selection.forget(part)
             selection.refused[part] = np.inf

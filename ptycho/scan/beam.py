@@ -26,7 +26,7 @@ class Beam:
             relaxation: Odstrčil et al., Opt. Express 24 (2016) 8360); None: it does not.
         opr_weights: w, ``(J, K')`` complex64; None: there are no ``opr_modes``.
         point_spread: σ of the detector's Gaussian point spread h along rows and columns, ``(2,)`` float32 in
-            detector pixels; None: there is none.
+            pixels of the patterns; None: there is none.
     """
 
     probe: np.ndarray

@@ -248,7 +248,8 @@ class Dataset:
 
             x = √max(f² (A² − b), 0) / c
 
-        Patterns that are shifted on the detector are brought back by whole pixels.
+        Patterns that are shifted on the detector are brought back by whole pixels. A point spread of the
+        detector stays in them, and no network's forward model has one.
 
         Returns:
             ``(*patterns.shape, N, N)`` float32, negative where nothing was measured.

@@ -6,7 +6,8 @@ import tensorflow as tf
 from helpers import reference
 from helpers.gradients import gradients, slope_along
 from helpers.measurement import diffract, exit_waves
-from scipy.ndimage import gaussian_filter
+from scipy.ndimage import convolve1d, gaussian_filter
+from scipy.special import ive
 
 from ptycho import physics
 from ptycho.physics import PROJECTIVE, SEPARABLE
@@ -171,16 +172,28 @@ def test_gradient_of_the_amplitude_is_zero_at_zero(compile_xla):
 
 @pytest.mark.parametrize("compile_xla", [False, True])
 def test_point_spread_of_odd_non_square_intensities(rng, compile_xla):
-    """Against SciPy's Gaussian that wraps around, and one wave along columns against its closed form."""
+    """Against taps of Bessel functions that wrap around, and one wave along columns in closed form."""
     sigma, images = (1.3, 0.0), rng.uniform(1, 9, (2, 15, 22)).astype(np.float32)
     spread = tf.function(physics.spread, jit_compile=compile_xla)
     found = spread(tf.constant(images), tf.constant(sigma, tf.float32))
-    expected = gaussian_filter(images, (0, *sigma), mode="wrap", truncate=8)
-    np.testing.assert_allclose(found, expected, rtol=1e-3)  # SciPy samples its Gaussian
+    taps = ive(np.abs(np.arange(-15, 16)), sigma[0] ** 2)
+    np.testing.assert_allclose(found, convolve1d(images, taps, axis=1, mode="wrap"), rtol=1e-5)
+    wide = spread(tf.constant(images), tf.constant([2.5, 2.5]))
+    np.testing.assert_allclose(wide, gaussian_filter(images, (0, 2.5, 2.5), mode="wrap"), rtol=5e-3)
     wave = 1 + np.cos(2 * np.pi * 3 * np.arange(22) / 22 + 0.4) * np.ones((15, 1))
     found = spread(tf.constant(wave[None], tf.float32), tf.constant([0.7, 0.5]))[0]
-    damped = 1 + np.exp(-2 * (np.pi * 0.5 * 3 / 22) ** 2) * (wave - 1)
+    damped = 1 + np.exp(0.25 * (np.cos(2 * np.pi * 3 / 22) - 1)) * (wave - 1)
     np.testing.assert_allclose(found, damped, atol=1e-5)
+
+
+@pytest.mark.parametrize("sigma", [0.2, 0.4, 0.8])
+def test_a_point_spread_puts_no_ripples_beside_a_sharp_disk(sigma):
+    q = np.hypot(*np.meshgrid(*2 * [np.fft.fftfreq(32, 1 / 32)], indexing="ij"))
+    disk = 1e4 * (q < 9).astype(np.float32)
+    found = physics.spread(tf.constant(disk), tf.constant([sigma, sigma], tf.float32)).numpy()
+    assert found.min() >= 0 and found.max() < 1e4 * (1 + 1e-5)
+    assert found.sum() == pytest.approx(disk.sum(), rel=1e-5)
+    assert found[q > 14].max() < 1, "a pixel's width and more from the edge"
 
 
 def test_a_background_is_not_spread_but_every_mode_is(objects):
