@@ -36,8 +36,8 @@ SCHEMAS = {  # script and its words: file, module and schema
     "compare": ("compare", "ptycho_report.compare_command:CompareConfig"),
     "report": ("report", "ptycho_report.report_command:ReportConfig"),
     "run_exported": ("lite/run_exported", "ptycho_export.run_exported_command:RunExportedConfig"),
-    "pretrain": ("network/group", "ptycho.config:PretrainConfig"),
-    "pretrain network=denoiser": ("network/denoiser", "ptycho.config:DenoiserConfig"),
+    "pretrain": ("network/group", "ptycho_pretrain.config:PretrainConfig"),
+    "pretrain network=denoiser": ("network/denoiser", "ptycho_pretrain.config:DenoiserConfig"),
     "tune": ("tune", "ptycho_tune.tune_command:TuneConfig"),
     "doctor": ("doctor", "workflows.doctor:DoctorConfig"),
 }

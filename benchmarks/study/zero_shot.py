@@ -18,10 +18,10 @@ from benchmarks.study.framework import STRICT, Cell, Store, plain
 from benchmarks.study.zero_shot_kinds import OBJECTS, PROBES
 from benchmarks.study.zero_shot_report import Row, write
 from ptycho.config import ConfigError, check
-from ptycho.config.pretrain_config import MaterialsConfig
 from ptycho.quiet_start import require_tensorflow, start_tensorflow
 from ptycho.run.network import StoredNetwork, read_network
 from ptycho.run.stored_run import run_folder
+from ptycho_pretrain.config import MaterialsConfig
 from ptycho_pretrain.kind_scans import KindScan
 from ptycho_pretrain.kinds import Entry, Kind, read_entries
 

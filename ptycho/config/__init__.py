@@ -9,8 +9,7 @@ anything heavy loads. What is imported here are the names that other rooms take 
 
 from ptycho.config.imperfections import Imperfections
 from ptycho.config.messages import ConfigError, check
-from ptycho.config.network_config import JobConfig, NetworkConfig, TrainedConfig
-from ptycho.config.pretrain_config import DenoiserConfig, KindsConfig, PretrainConfig
+from ptycho.config.network_config import GeneralConfig, JobConfig, NetworkConfig, TrainedConfig
 from ptycho.config.run_config import RunConfig, ScanRunConfig
 from ptycho.config.sections import (
     GENERATORS,

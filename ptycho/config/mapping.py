@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import pkgutil
 import textwrap
 from collections.abc import Collection, Iterator
 from dataclasses import asdict, is_dataclass
@@ -12,30 +13,40 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from ptycho.config.messages import ConfigError, choices_of, fields_of, programs_of, sections_of, show
+from ptycho.config.network_config import GeneralConfig, JobConfig
 from ptycho.config.own_code import is_import_path
-from ptycho.config.pretrain_config import DenoiserConfig, PretrainConfig
 from ptycho.config.run_config import RunConfig, ScanRunConfig
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-AnyConfig = RunConfig | ScanRunConfig | PretrainConfig  # of runs with networks of patterns
-Job = AnyConfig | DenoiserConfig
+AnyConfig = RunConfig | ScanRunConfig | GeneralConfig  # of runs with networks of patterns
+PRETRAININGS: dict[str, tuple[type[JobConfig], str]] = {
+    "group": (GeneralConfig, "ptycho_pretrain.config:PretrainConfig"),
+    "denoiser": (JobConfig, "ptycho_pretrain.config:DenoiserConfig"),
+}
+"""By ``network``, what the program must know of a pretraining, and its schema in the optional part."""
 Section = TypeVar("Section")
 COLUMN, WIDTH = 27, 120  # of the texts, of a line
 
 
-def from_mapping(values: Any) -> Job:
+def from_mapping(values: Any) -> JobConfig:
     """Return the validated configuration that nested plain values describe; what is left out has its default.
 
-    ``network`` makes it a pretraining, and ``data`` a run on a scan. ConfigError: an unknown key, a value of
+    ``network`` makes it a pretraining, and ``data`` a run on a scan. Where the part that pretrains is not
+    installed, the keys that only the training needs are left out. ConfigError: an unknown key, a value of
     the wrong type, or one that the configuration refuses.
     """
-    schema: type[Job] = RunConfig
-    if isinstance(values, dict):
-        networks: dict[str, type[Job]] = {"group": PretrainConfig, "denoiser": DenoiserConfig}
-        schema = networks.get(str(values.get("network")), ScanRunConfig if "data" in values else RunConfig)
-    return to_dataclass(schema, values)
+    if not isinstance(values, dict):
+        return to_dataclass(RunConfig, values)
+    if (network := str(values.get("network"))) not in PRETRAININGS:
+        return to_dataclass(ScanRunConfig if "data" in values else RunConfig, values)
+    known, schema = PRETRAININGS[network]
+    try:
+        full = pkgutil.resolve_name(schema)
+    except ModuleNotFoundError:
+        return to_dataclass(known, {key: values[key] for key in fields_of(known) if key in values})
+    return to_dataclass(full, values)
 
 
 def to_dataclass(cls: type[Section], values: Any) -> Section:

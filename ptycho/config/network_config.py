@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Self
+from typing import ClassVar, Self
 
 from ptycho.config.messages import ConfigError
 from ptycho.config.own_code import check_import_path
@@ -18,6 +18,7 @@ from ptycho.config.sections import (
     GeneratorConfig,
     IdealDiskProbe,
     ProbeConfig,
+    StitchConfig,
     UnrolledModel,
     XlaConfig,
 )
@@ -74,6 +75,24 @@ class NetworkConfig(JobConfig):
         """Return the configuration of a network: one that is named by a generator has that one."""
         named = NAMED.get(name)
         return self if named is None or isinstance(self.model, named) else replace(self, model=named())
+
+
+@settings(kw_only=True)
+class GeneralConfig(NetworkConfig):
+    """What it takes to use a network that was trained for many scans, by ``ptycho pretrain``."""
+
+    models: ClassVar[tuple[str, ...]] = ("pinn",)
+    batch_size: Integer = key(1, "number of groups in a batch, in inference", ge=1, le=LARGEST_BATCH)
+    group_size: Integer = key(64, "number of patterns in a group, in inference", ge=1, le=512)
+    model: UnrolledModel = key(
+        UnrolledModel(stages=6, misfit=True, memory=True),  # model=unrolled_general
+        "architecture of the network",
+    )
+    stitch: StitchConfig = key(StitchConfig("probe"), "stitching of the patches into an object, in inference")
+
+    @property
+    def networks(self) -> tuple[str, ...]:
+        return self.models
 
 
 @settings(kw_only=True)

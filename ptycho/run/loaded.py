@@ -9,7 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
-from ptycho.config import ConfigError, PretrainConfig, check
+from ptycho.config import ConfigError, GeneralConfig, check
 from ptycho.config.own_code import allow
 from ptycho.files.file_array import FileArray
 from ptycho.networks.layers import Geometry, make_predict_step, set_weights
@@ -72,7 +72,7 @@ class LoadedModel:
     @property
     def general(self) -> bool:
         """Whether it was trained for many probes, objects and scans, and to go on from a solver's object."""
-        return isinstance(self.config, PretrainConfig)
+        return isinstance(self.config, GeneralConfig)
 
     @property
     def fixed(self) -> dict[str, int]:
@@ -192,7 +192,7 @@ class LoadedModel:
             data = load_dataset(data)
         elif not isinstance(data, Dataset):
             tiles = self.general or bool(getattr(self.config, "tiles", False))
-            C = self.config.group_size if isinstance(self.config, PretrainConfig) else self.setup.group_size
+            C = self.config.group_size if isinstance(self.config, GeneralConfig) else self.setup.group_size
             data = data.dataset(C or 1, tiles)
             beam = data.beam
         if data.fresnel is not None:

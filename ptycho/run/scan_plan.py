@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-from ptycho.config import ITERATIVE, NETWORK, ConfigError, JobConfig, PretrainConfig, ScanRunConfig
+from ptycho.config import ITERATIVE, NETWORK, ConfigError, GeneralConfig, JobConfig, ScanRunConfig
 from ptycho.config.data import LARGEST_N, SMALLEST_N, DataConfig
 from ptycho.config.mapping import programs_in
 from ptycho.config.memory import block_patterns
@@ -128,7 +128,7 @@ def _groups_of(
     A pretrained network that is trained on has ``tuned`` patterns in a group: more leave few steps.
     """
     trained = stored.config
-    general = isinstance(trained, PretrainConfig)
+    general = isinstance(trained, GeneralConfig)
     if group_size is None:
         bound = "group_size" in trained.fixed_sizes(NETWORK)
         wished = stored.setup.group_size if bound else trained.group_size or 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from ptycho.config import ConfigError, DenoiserConfig
-from ptycho.config.mapping import AnyConfig, Job, from_mapping, to_mapping
+from ptycho.config import ConfigError, JobConfig
+from ptycho.config.mapping import AnyConfig, from_mapping, to_mapping
 from ptycho.config.messages import one_line
 from ptycho.config.run_config import PRETRAINED
 from ptycho.files.npz import NpzFile
@@ -25,12 +25,12 @@ REMOVED = {
 def read_config(run: Path) -> AnyConfig:
     """Read the configuration as :func:`read_job`, of a run with networks of patterns."""
     job = read_job(run)
-    if isinstance(job, DenoiserConfig):
-        raise ConfigError(f"{run}: trained a denoiser; solver.denoiser_weights=… uses it, nothing else")
-    return job
+    if isinstance(job, AnyConfig):
+        return job
+    raise ConfigError(f"{run}: trained a denoiser; solver.denoiser_weights=… uses it, nothing else")
 
 
-def read_job(run: Path) -> Job:
+def read_job(run: Path) -> JobConfig:
     """Read the configuration of the run in folder ``run``, from its ``config.yaml``.
 
     Keys that are newer than the file have their defaults, and keys that are gone may have had no effect; a

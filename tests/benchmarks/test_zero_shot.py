@@ -10,12 +10,12 @@ from helpers.reference import exact_diffraction
 from benchmarks.study.__main__ import main
 from benchmarks.study.zero_shot import BOTH
 from benchmarks.study.zero_shot_kinds import OBJECTS, PROBES
-from ptycho.config import PretrainConfig, UnrolledModel, XlaConfig
-from ptycho.config.pretrain_config import BatchConfig, MaterialsConfig
+from ptycho.config import UnrolledModel, XlaConfig
 from ptycho.networks import build_pinn
 from ptycho.networks.layers import Geometry, get_weights
 from ptycho.run.folder import RunFolder
 from ptycho.run.network import Setup, write_network
+from ptycho_pretrain.config import BatchConfig, MaterialsConfig, PretrainConfig
 from ptycho_pretrain.kind_scans import KindScan, simulate_kind_scan
 from ptycho_pretrain.kinds import Entry
 

@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 from ptycho.config import UnrolledModel, XlaConfig
-from ptycho.config.pretrain_config import BatchConfig, MaterialsConfig, MeasurementConfig, PretrainConfig
+from ptycho_pretrain.config import BatchConfig, MaterialsConfig, MeasurementConfig, PretrainConfig
 from ptycho_pretrain.examples import Examples
 
 FORMS = {

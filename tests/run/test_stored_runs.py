@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +17,7 @@ from ptycho.files.atomic import sha256
 from ptycho.run.folder import RunFolder
 from ptycho.run.network import Setup, read_history, read_network, write_network
 from ptycho.run.record import damaged, problem, read_record
-from ptycho.run.stored_run import is_finished, read_config
+from ptycho.run.stored_run import FOLDER, is_finished, read_config
 from ptycho.scan.probe import make_probe
 
 CONFIGS = [
@@ -58,6 +59,15 @@ def test_a_key_that_is_gone_may_have_had_no_effect(tmp_path, former, now):
     else:
         with pytest.raises(ConfigError, match=now):
             read_config(tmp_path)
+
+
+def test_the_pretrained_network_is_read_without_the_part_that_trains_it(monkeypatch):
+    full = read_config(FOLDER)
+    monkeypatch.setitem(sys.modules, "ptycho_pretrain.config", None)
+    alone = read_config(FOLDER)
+    assert type(alone) is cfg.GeneralConfig and alone.networks == full.networks == ("pinn",)
+    stored, known = to_mapping(full), to_mapping(alone)
+    assert stored["steps"] == 13000 and known == {key: stored[key] for key in known}
 
 
 @pytest.mark.parametrize("metrics, manifest, finished", [("{}", "{}", False), ('{"a": 1}', '{"b": 2}', True)])

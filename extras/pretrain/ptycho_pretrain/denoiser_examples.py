@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 
-from ptycho.config import DenoiserConfig
 from ptycho.evaluation.metrics import align
 from ptycho.files.atomic import write_atomically
 from ptycho.reconstruction.estimate import Estimate
@@ -17,6 +16,7 @@ from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.solver import OBJECT_ALONE, Objective, fit, fit_learned
 from ptycho.scan.dataset import Dataset
 from ptycho.simulation.measured_like import PATHS
+from ptycho_pretrain.config import DenoiserConfig
 from ptycho_pretrain.distributions import Distributions, disturb_positions, disturb_probe
 from ptycho_pretrain.kind_scans import KindScan, simulate_kind_scan
 from ptycho_pretrain.kinds import choose_entry

@@ -16,13 +16,13 @@ import tensorflow as tf
 from scipy.stats import gmean
 
 from ptycho.config.memory import cores
-from ptycho.config.pretrain_config import DenoiserConfig
 from ptycho.networks.denoiser import new_denoiser
 from ptycho.progress import Progress
 from ptycho.reconstruction.learned import VIEW, Learned, compiled
 from ptycho.run import names
 from ptycho.training.checkpoint import History, Losses
 from ptycho.training.loop import LossTensors
+from ptycho_pretrain.config import DenoiserConfig
 from ptycho_pretrain.denoiser_examples import Example, Scans, make_example
 from ptycho_pretrain.pretraining import KindsTraining
 

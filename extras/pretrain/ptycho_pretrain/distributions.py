@@ -6,8 +6,8 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from ptycho.config import KindsConfig, check
-from ptycho.config.pretrain_config import MaterialsConfig, ScansMeasurementConfig
+from ptycho.config import check
+from ptycho_pretrain.config import KindsConfig, MaterialsConfig, ScansMeasurementConfig
 from ptycho_pretrain.kinds import read_entries
 from ptycho_pretrain.object_kinds import OBJECT_KINDS
 from ptycho_pretrain.probe_kinds import PROBE_KINDS, disturb_phase

@@ -22,10 +22,11 @@ import numpy as np
 from scipy import fft
 from scipy.ndimage import gaussian_filter
 
-from ptycho.config.pretrain_config import BatchConfig, MeasurementConfig, PretrainConfig, Range
+from ptycho.config.schema import Range
 from ptycho.scan.probe import energy_diameter, intensity_of
 from ptycho.scan.windows import add_windows, inner_windows
 from ptycho.simulation.imperfections import incoherent_modes
+from ptycho_pretrain.config import BatchConfig, MeasurementConfig, PretrainConfig
 from ptycho_pretrain.distributions import Distributions, disturb_positions, disturb_probe, transmission
 from ptycho_pretrain.kinds import choose_entry, rotation
 from ptycho_pretrain.object_kinds import OBJECT_KINDS

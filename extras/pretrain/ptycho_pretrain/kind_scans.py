@@ -17,12 +17,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from ptycho.config.pretrain_config import MaterialsConfig
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.patterns import Patterns
 from ptycho.scan.probe import energy_diameter
 from ptycho.simulation.measured_like import PATHS, MeasuredLike
+from ptycho_pretrain.config import MaterialsConfig
 from ptycho_pretrain.distributions import transmission
 from ptycho_pretrain.kinds import Entry, Kind
 from ptycho_pretrain.object_kinds import OBJECT_KINDS

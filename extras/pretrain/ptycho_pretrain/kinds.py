@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from ptycho.config import check
-from ptycho.config.pretrain_config import FormConfig
+from ptycho_pretrain.config import FormConfig
 
 
 class Parameter(NamedTuple):

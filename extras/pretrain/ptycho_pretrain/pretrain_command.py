@@ -8,7 +8,8 @@ from typing import NoReturn
 
 from ptycho.command_line import training_jobs
 from ptycho.command_line.jobs import leave
-from ptycho.config import ConfigError, DenoiserConfig, JobConfig, KindsConfig, PretrainConfig
+from ptycho.config import ConfigError, JobConfig
+from ptycho_pretrain.config import DenoiserConfig, KindsConfig, PretrainConfig
 
 
 def main(help_text: str | None) -> NoReturn:

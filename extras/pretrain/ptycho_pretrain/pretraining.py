@@ -12,7 +12,6 @@ import tensorflow as tf
 from scipy.stats import gmean
 
 from ptycho.config import AdamConfig
-from ptycho.config.pretrain_config import BatchConfig, KindsConfig, PretrainConfig
 from ptycho.networks import build_pinn
 from ptycho.networks.layers import Geometry
 from ptycho.networks.unrolled import Unrolled
@@ -21,6 +20,7 @@ from ptycho.run.network import Setup
 from ptycho.training.checkpoint import History, Losses
 from ptycho.training.fitting import Batch, learning_rate_schedule
 from ptycho.training.loop import LossTensors, Task
+from ptycho_pretrain.config import BatchConfig, KindsConfig, PretrainConfig
 from ptycho_pretrain.examples import Example, Examples
 from ptycho_pretrain.kinds import choose_entry
 from ptycho_pretrain.probe_kinds import PROBE_KINDS, draw_probe

@@ -7,7 +7,6 @@ import shutil
 from typing import Any
 
 from ptycho import __version__
-from ptycho.config import DenoiserConfig, KindsConfig, PretrainConfig
 from ptycho.config.mapping import flat, result_settings
 from ptycho.config.messages import show
 from ptycho.networks import count_parameters
@@ -20,6 +19,7 @@ from ptycho.training.callbacks import standard_callbacks
 from ptycho.training.checkpoint import Checkpoints
 from ptycho.training.interrupt import StopRequest
 from ptycho.training.loop import Training
+from ptycho_pretrain.config import DenoiserConfig, KindsConfig, PretrainConfig
 from ptycho_pretrain.denoiser_training import DenoiserTraining
 from ptycho_pretrain.pretraining import KindsTraining, Pretraining
 

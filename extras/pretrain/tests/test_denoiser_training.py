@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from ptycho.config import DenoiserConfig, XlaConfig
+from ptycho.config import XlaConfig
 from ptycho.config.mapping import to_mapping
-from ptycho.config.pretrain_config import MaterialsConfig, ScanFormConfig, ScansMeasurementConfig
 from ptycho.networks import denoiser
 from ptycho.networks.layers import get_weights
 from ptycho.run.folder import RunFolder
@@ -18,6 +17,7 @@ from ptycho.training.checkpoint import Checkpoints
 from ptycho.training.interrupt import Stopped, StopRequest
 from ptycho.training.loop import Training
 from ptycho_pretrain import denoiser_training
+from ptycho_pretrain.config import DenoiserConfig, MaterialsConfig, ScanFormConfig, ScansMeasurementConfig
 from ptycho_pretrain.denoiser_examples import Example, Scans, make_example
 from ptycho_pretrain.denoiser_training import DenoiserTraining, cut_window
 from ptycho_pretrain.run import run

@@ -10,9 +10,9 @@ from helpers import reference
 from helpers.pretraining import CLEAN, FORMS, config_of
 
 from ptycho.config import UnrolledModel
-from ptycho.config.pretrain_config import MaterialsConfig
 from ptycho.networks.pinn import PtychoPINN
 from ptycho.networks.unrolled import Unrolled
+from ptycho_pretrain.config import MaterialsConfig
 from ptycho_pretrain.examples import Examples, draw_dead_pixels, measure_group, shift_modes
 from ptycho_pretrain.pretraining import geometry_of_form
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from benchmarks.study.zero_shot_kinds import OBJECTS, PROBES
-from ptycho.config.pretrain_config import MaterialsConfig
 from ptycho_pretrain import probe_kinds
+from ptycho_pretrain.config import MaterialsConfig
 from ptycho_pretrain.distributions import transmission
 from ptycho_pretrain.kinds import draw_values
 from ptycho_pretrain.probe_kinds import PROBE_KINDS, disturb_phase, draw_probe

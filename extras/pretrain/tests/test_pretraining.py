@@ -10,12 +10,12 @@ from helpers.pretraining import config_of
 import ptycho
 from ptycho.config import TrainConfig, UnrolledModel
 from ptycho.config.mapping import to_mapping
-from ptycho.config.pretrain_config import MaterialsConfig, PretrainConfig
 from ptycho.networks.layers import get_weights
 from ptycho.training.callbacks import standard_callbacks
 from ptycho.training.checkpoint import Checkpoints
 from ptycho.training.interrupt import Stopped, StopRequest
 from ptycho.training.loop import Training
+from ptycho_pretrain.config import MaterialsConfig, PretrainConfig
 from ptycho_pretrain.pretraining import Pretraining, form_name, object_error
 
 SCRIPT = ROOT / "scripts" / "pretrain.py"

@@ -6,11 +6,9 @@ from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from ptycho.config.messages import check
-from ptycho.config.network_config import LARGEST_BATCH, JobConfig, NetworkConfig
+from ptycho.config.network_config import GeneralConfig, JobConfig
 from ptycho.config.schema import Even, Integer, Number, Range, Share, Within, key, settings
-from ptycho.config.sections import AdamConfig, StitchConfig, UnrolledModel
-
-GENERAL = UnrolledModel(stages=6, misfit=True, memory=True)  # model=unrolled_general
+from ptycho.config.sections import AdamConfig
 
 
 @settings("materials")
@@ -129,18 +127,13 @@ class KindsConfig(JobConfig):
 
 
 @settings(kw_only=True)
-class PretrainConfig(KindsConfig, NetworkConfig):
+class PretrainConfig(KindsConfig, GeneralConfig):
     """Everything that the weights of a network of groups of patterns, for many scans, depend on."""
 
     FORMS: ClassVar[str] = "batches"
-    models: ClassVar[tuple[str, ...]] = ("pinn",)
     network: Literal["group"] = key("group", "network to train: that of run=pretrained", level="always")
-    batch_size: Integer = key(1, "number of groups in a batch, in inference", ge=1, le=LARGEST_BATCH)
-    group_size: Integer = key(64, "number of patterns in a group, in inference", ge=1, le=512)
     maps: Integer = key(3000, "number of thickness maps, which each step rotates and crops", ge=1, le=10**6)
     map_side: Integer = key(256, "side of a thickness map; at least that of the largest region", unit="px")
-    model: UnrolledModel = key(GENERAL, "architecture of the network")
-    stitch: StitchConfig = key(StitchConfig("probe"), "stitching of the patches into an object, in inference")
     measurement: MeasurementConfig = key(MeasurementConfig(), "distribution of the measurements")
     batches: Mapping[str, BatchConfig] = key(dict, "forms of the batches, by name")
 
@@ -148,10 +141,6 @@ class PretrainConfig(KindsConfig, NetworkConfig):
         super().__post_init__()
         largest = max((form.region_size for form in self.forms), default=0)
         check(self.map_side >= largest, "map_side", self.map_side, f"at least {largest}, the largest region")
-
-    @property
-    def networks(self) -> tuple[str, ...]:
-        return self.models
 
     @property
     def forms(self) -> tuple[BatchConfig, ...]:
