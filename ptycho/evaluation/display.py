@@ -171,14 +171,6 @@ def shrink(values: np.ndarray, side: int) -> tuple[np.ndarray, int]:
         return block_reduce(known, (factor, factor), np.nanmean, cval=np.nan), factor
 
 
-def shrink_phase(phase: ShownPhase, side: int) -> tuple[np.ndarray, int]:
-    """Shrink a phase ``(h, w)`` as :func:`shrink` does; a wrapped one as angles: of −3 and 3 it is π."""
-    if phase.kind != WRAPPED or max(phase.values.shape) <= side:
-        return shrink(phase.values, side)
-    waves, factor = shrink(np.exp(1j * phase.values), side)
-    return np.angle(waves), factor
-
-
 def round_down(value: float) -> float:
     """Return the largest of 1, 2, 5 times a power of ten that is not above a positive ``value``."""
     value = max(value, 1e-300)

@@ -30,21 +30,6 @@ def draw_misfit(axes: Axes, places: np.ndarray, r_factors: np.ndarray, unit: str
         places[:, 1], places[:, 0], c=r_factors, vmin=low, vmax=high, s=14, cmap="inferno", plotnonfinite=True
     )
     axes.figure.colorbar(shown, ax=axes, fraction=0.046, label="R-factor")
-    _as_on_the_sample(axes, unit)
-
-
-def draw_shifts(axes: Axes, places: np.ndarray, shifts: np.ndarray, unit: str) -> None:
-    """Draw shifts ``(J, 2)`` as arrows from ``places (J, 2)``, both (row, col) in ``unit``."""
-    (rows, cols), (down, right) = places.T, shifts.T
-    axes.plot(cols, rows, ".", color="0.6", markersize=3)
-    axes.margins(0.12)  # arrows do not count for the limits
-    axes.quiver(
-        cols, rows, right, down, angles="xy", scale_units="xy", scale=1, color="tab:blue", width=0.003
-    )
-    _as_on_the_sample(axes, unit)
-
-
-def _as_on_the_sample(axes: Axes, unit: str) -> None:
     axes.set(xlabel=f"column / {unit}", ylabel=f"row / {unit}", aspect="equal")
     axes.invert_yaxis()
 

@@ -121,12 +121,6 @@ class Unrolled(Layer):
             for k in range(settings.stages)
         ]
 
-    def resize(self, geometry: Geometry) -> Unrolled:
-        """Return the same network, with the very same variables, for other sizes."""
-        other = Unrolled(settings=self.settings, geometry=geometry, seed=0, mover=self.mover, name=self.name)
-        other.cnns, other.level, other.built = self.cnns, self.level, True
-        return other
-
     @property
     def side(self) -> int:
         """Side of the part of the region that the probe can reach."""

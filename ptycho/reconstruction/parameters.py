@@ -23,7 +23,6 @@ from ptycho.reconstruction.estimate import Estimate, Refine
 from ptycho.scan.probe import ProbeSupport
 from ptycho.scan.windows import add_windows_to, inner_windows
 
-POSITION_MODELS = ("independent", "affine", "affine_and_independent", "each")
 COMPLEX = ("object", "modes", "opr_modes", "opr_weights")
 
 
@@ -63,7 +62,7 @@ class Parameters:
 
         Args:
             photon: f.
-            model: of the moves, one of :data:`POSITION_MODELS`.
+            model: of the moves, independent, affine, affine_and_independent or each.
             diagonal: curvature that a regulariser adds in all pixels, or in each ``(M, M)``.
             weight_waves: number of cosines over the scan, of which OPR weights consist; None: independent.
         """

@@ -5,7 +5,7 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from ptycho.evaluation.display import ShownPhase, scale_length, shrink_phase
+from ptycho.evaluation.display import scale_length
 from ptycho.evaluation.scan_figures import Picture, draw_reconstruction, side_by_side
 
 ROWS, COLS = np.mgrid[:41, :52]
@@ -57,13 +57,3 @@ def test_the_scale_bar_is_round_and_as_long_as_it_says(width, pixel, length, tex
     pixels, shown = scale_length(width, pixel)
     assert shown == text and pixels == pytest.approx(length)
     assert width / 13 < pixels <= width / 5 * 1.0001
-
-
-def test_phases_are_averaged_on_the_circle():
-    phase = np.array([[3.0, -3.0, 0.5, np.nan], [3.1, -3.1, 0.1, 0.3]])
-    small, factor = shrink_phase(ShownPhase(phase, "wrapped"), 2)
-    assert factor == 2
-    assert abs(small[0, 0]) == pytest.approx(np.pi)
-    assert small[0, 1] == pytest.approx(0.3, abs=0.01)
-    same, one = shrink_phase(ShownPhase(phase, "wrapped"), 4)
-    assert one == 1 and same is phase

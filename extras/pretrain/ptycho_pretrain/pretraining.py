@@ -38,6 +38,14 @@ def geometry_of_form(form: BatchConfig) -> Geometry:
     return Geometry(form.N, form.region_size, form.C, form.N, exact=True, masked=True)
 
 
+def resized(network: Unrolled, geometry: Geometry) -> Unrolled:
+    """Return the same network, with the very same variables, for other sizes."""
+    settings, mover, name = network.settings, network.mover, network.name
+    other = Unrolled(settings=settings, geometry=geometry, seed=0, mover=mover, name=name)
+    other.cnns, other.level, other.built = network.cnns, network.level, True
+    return other
+
+
 class KindsTraining(Task):
     """A training whose batches are drawn by their numbers; its epochs are rows of the history.
 
@@ -117,7 +125,7 @@ class Pretraining(KindsTraining):
     def _step_of(self, form: BatchConfig) -> Step:
         """The compiled step for one form of batches."""
         if form not in self._steps:
-            network = self.model.resize(geometry_of_form(form))
+            network = resized(self.model, geometry_of_form(form))
             variables = self.model.trainable_variables
 
             @tf.function(jit_compile=self.config.xla.compile, reduce_retracing=False, autograph=False)
@@ -138,7 +146,7 @@ class Pretraining(KindsTraining):
 
     def measure_errors(self, form: BatchConfig, batches: int) -> np.ndarray:
         """Return errors ``(batches · batch,)`` of examples of a form that no training of this seed draws."""
-        network, examples = self.model.resize(geometry_of_form(form)), self.examples
+        network, examples = resized(self.model, geometry_of_form(form)), self.examples
 
         @tf.function(jit_compile=self.config.xla.compile, autograph=False)
         def errors_of(batch: Batch) -> tf.Tensor:

@@ -23,7 +23,7 @@ from ptycho.config import ConfigError
 from ptycho.config.memory import size_text
 from ptycho.evaluation import scan_figures
 from ptycho.evaluation.caustic import caustic, draw_caustic
-from ptycho.evaluation.display import ORIENTATION, shrink, shrink_phase
+from ptycho.evaluation.display import ORIENTATION, shrink
 from ptycho.files.atomic import write_atomically
 from ptycho.report.gather import GRID_LINES, number, section
 from ptycho.report.wording import score_text, verdict_of
@@ -46,6 +46,7 @@ from ptycho_report.pictures import (
     figure_uri,
     palette_png,
     readable,
+    shrink_phase,
 )
 from ptycho_report.scan_charts import Chart, charts_of, losses
 from ptycho_report.stored_recon import StoredRecon, read_recon

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.figure import Figure
 
-from ptycho.evaluation.display import ShownPhase, hue, scale_length, shrink, shrink_phase, wheel
+from ptycho.evaluation.display import WRAPPED, ShownPhase, hue, scale_length, shrink, wheel
 
 HERO = 420  # pixels of a side, at most
 LEVELS = 2**16 - 1
@@ -73,6 +73,14 @@ def coloured_phase(
     """Draw a phase as :func:`coloured`; its unit says whether it is wrapped."""
     values, factor = shrink_phase(phase, HERO)
     return coloured(values, ends, phase.colours, phase.unit, pixel_nm, pixels * factor)
+
+
+def shrink_phase(phase: ShownPhase, side: int) -> tuple[np.ndarray, int]:
+    """Shrink a phase ``(h, w)`` as :func:`shrink` does; a wrapped one as angles: of −3 and 3 it is π."""
+    if phase.kind != WRAPPED or max(phase.values.shape) <= side:
+        return shrink(phase.values, side)
+    waves, factor = shrink(np.exp(1j * phase.values), side)
+    return np.angle(waves), factor
 
 
 def palette_png(values: np.ndarray, ends: tuple[float, float], colours: str) -> str:

@@ -19,7 +19,6 @@ from ptycho.evaluation.figures import (
     draw_detector,
     draw_losses,
     draw_misfit,
-    draw_shifts,
 )
 from ptycho.evaluation.frc import DIRECTIONS
 from ptycho.report.gather import number, section
@@ -95,8 +94,20 @@ def _moves(record: PageRecord, positions: np.ndarray, still_px: float = 0.005) -
         f"{times:g} times as long as the shifts. Their root mean square is "
         f"{label} in each coordinate. Short arrows in all directions are the stage's jitter; a common "
         "pattern, such as a rotation or a stretch, hints at a wrong rotation or scale.",
-        lambda axes: draw_shifts(axes, places, moves * per_pixel * times, unit),
+        lambda axes: _draw_shifts(axes, places, moves * per_pixel * times, unit),
     )
+
+
+def _draw_shifts(axes: Axes, places: np.ndarray, shifts: np.ndarray, unit: str) -> None:
+    """Draw shifts ``(J, 2)`` as arrows from ``places (J, 2)``, both (row, col) in ``unit``."""
+    (rows, cols), (down, right) = places.T, shifts.T
+    axes.plot(cols, rows, ".", color="0.6", markersize=3)
+    axes.margins(0.12)  # arrows do not count for the limits
+    axes.quiver(
+        cols, rows, right, down, angles="xy", scale_units="xy", scale=1, color="tab:blue", width=0.003
+    )
+    axes.set(xlabel=f"column / {unit}", ylabel=f"row / {unit}", aspect="equal")
+    axes.invert_yaxis()
 
 
 def _misfits(record: PageRecord, positions: np.ndarray) -> Iterator[Chart]:

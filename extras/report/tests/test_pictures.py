@@ -4,9 +4,11 @@ import base64
 import io
 
 import numpy as np
+import pytest
 from PIL import Image
 
-from ptycho_report.pictures import readable
+from ptycho.evaluation.display import ShownPhase
+from ptycho_report.pictures import readable, shrink_phase
 
 
 def opened(uri):
@@ -27,3 +29,13 @@ def test_values_are_read_back_to_sixteen_bits():
     known = np.isfinite(values)
     assert np.abs(back - values)[known].max() <= 0.51 * (found.last - found.first) / 65535
     assert (found.width, found.height) == (52, 37)
+
+
+def test_phases_are_averaged_on_the_circle():
+    phase = np.array([[3.0, -3.0, 0.5, np.nan], [3.1, -3.1, 0.1, 0.3]])
+    small, factor = shrink_phase(ShownPhase(phase, "wrapped"), 2)
+    assert factor == 2
+    assert abs(small[0, 0]) == pytest.approx(np.pi)
+    assert small[0, 1] == pytest.approx(0.3, abs=0.01)
+    same, one = shrink_phase(ShownPhase(phase, "wrapped"), 4)
+    assert one == 1 and same is phase
