@@ -282,23 +282,26 @@ def total_intensity(
 def spread(intensity: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
     """Return intensities as a detector with a Gaussian point spread h measures them.
 
-        h ∗ λ = F⁻¹[ exp(σ_row² (cos 2πk_row − 1) + σ_column² (cos 2πk_column − 1)) Fλ ]
+        (h ∗ λ)_q = Σ_n h_n λ_{q−n},   h_n ∝ exp(−n_row² / 2σ_row² − n_column² / 2σ_column²),   Σ_n h_n = 1
 
-    The discrete Gaussian has the variance σ² and no negative weight, as one that is cut off at the Nyquist
-    frequency has. It is circular, because the transform of the wave is, too. Sources: Thibault & Menzel,
-    Nature 494 (2013) 68; Lindeberg, IEEE Trans. Pattern Anal. Mach. Intell. 12 (1990) 234.
+    The weights are samples of the Gaussian. A Gaussian transfer function that is cut off at the Nyquist
+    frequency would have negative ones, which show beside sharp edges. The convolution is circular, because
+    the transform of the wave is, too. Source: Thibault & Menzel, Nature 494 (2013) 68.
 
     Args:
         intensity: λ, ``(…, H, W)`` float32, not negative.
-        sigma: σ, ``(2,)`` float32, standard deviations along rows and columns in detector pixels.
+        sigma: σ, ``(2,)`` float32, along rows and columns in pixels; below .2 it has no effect.
 
     Returns:
         As ``intensity``; not negative.
     """
     factors = []
     for axis in (0, 1):
-        k = np.fft.fftfreq(intensity.shape[axis - 2])
-        factors.append(tf.exp(tf.square(sigma[axis]) * tf.constant(np.cos(2 * np.pi * k) - 1, sigma.dtype)))
+        side, variance = intensity.shape[axis - 2], tf.maximum(tf.square(sigma[axis]), 0.01)
+        n = np.arange(1, side // 2 + 1)
+        weights = 2 * tf.exp(-tf.constant(n**2 / 2, sigma.dtype) / variance)
+        waves = tf.constant(np.cos(2 * np.pi * np.outer(np.fft.fftfreq(side), n)) - 1, sigma.dtype)
+        factors.append(1 + tf.linalg.matvec(waves, weights) / (1 + tf.reduce_sum(weights)))
     factor = materialised(factors[0][:, None] * factors[1], sigma)
     spectrum = tf.signal.fft2d(tf.complex(intensity, tf.zeros_like(intensity)))
     return tf.maximum(tf.math.real(tf.signal.ifft2d(scaled(spectrum, factor))), 0)

@@ -17,8 +17,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import fft
+import tensorflow as tf
 
+from ptycho import physics
 from ptycho.reconstruction.estimate import Estimate, Refine
 from ptycho.scan.probe import ProbeSupport
 from ptycho.scan.windows import add_windows_to, inner_windows
@@ -207,24 +208,24 @@ def _curvatures(estimate: Estimate) -> tuple[np.ndarray, np.ndarray, np.ndarray]
     return brightness, slopes, energies
 
 
-def _spread_curvature(estimate: Estimate, patterns: int = 8, least: float = 0.1) -> np.ndarray:
+def _spread_curvature(estimate: Estimate, patterns: int = 8, least: float = 0.3) -> np.ndarray:
     """``Σ (∂A/∂σ)²`` along either axis, ``(2,)``, from so many of the ``patterns``.
 
-    σ is taken for ``least``, at least: from zero the slope is zero.
+    σ is taken for ``least``, at least: much below, nothing depends on it.
     """
-    count, N = len(estimate.positions), estimate.modes.shape[-1]
+    count, N, step = len(estimate.positions), estimate.modes.shape[-1], 0.02
     some = np.linspace(0, count - 1, min(patterns, count)).round().astype(int)
     corners = np.floor(estimate.positions[some] + 0.5).astype(np.int64)
     windows = inner_windows(estimate.projection, corners, N) * estimate.flux[some, None, None]
-    waves = fft.fft2(windows[:, None] * estimate.modes, norm="ortho")
+    waves = np.fft.fft2(windows[:, None] * estimate.modes, norm="ortho")
+    sharp = tf.constant(np.sum(np.abs(waves) ** 2, axis=1), tf.float32)
     sigma = np.maximum(np.abs(estimate.point_spread), least)
-    damping = np.cos(2 * np.pi * fft.fftfreq(N)) - 1
-    axes = damping[:, None], damping
-    factor = np.exp(sigma[0] ** 2 * axes[0] + sigma[1] ** 2 * axes[1])
-    spectra = factor * fft.fft2(np.sum(np.abs(waves) ** 2, axis=1))
-    rates = floored(fft.ifft2(spectra).real) + 1e-30
-    slopes = (fft.ifft2(2 * sigma[k] * axes[k] * spectra).real for k in (0, 1))
-    return np.array([np.sum(slope**2 / (4 * rates)) for slope in slopes]) * count / len(some)
+    around = [
+        floored(physics.spread(sharp, tf.constant(sigma + move, tf.float32)).numpy()) + 1e-30
+        for move in step * np.array([[1, 0], [-1, 0], [0, 1], [0, -1]])
+    ]
+    slopes = [(np.sqrt(around[k]) - np.sqrt(around[k + 1])) / (2 * step) for k in (0, 2)]
+    return np.array([np.sum(slope**2) for slope in slopes]) * count / len(some)
 
 
 def weight_curvature(estimate: Estimate) -> np.ndarray:
