@@ -236,7 +236,8 @@ def test_from_a_simulated_scan_to_a_file_and_on_from_there(tmp_path):
     scan = ptycho.simulate(N, 70, 1e5, beam(), imperfections={"probe_variation": 0.5}, sample="blobs")
     known = ExportedScan(scan.positions, scan.probe, object=scan.truth, domain="counts")
     product.write(tmp_path / "a.h5", known)
-    settings = {"positions": False, "background": False, "probe_modes": 1, "learn_probe": True, "flux": True}
+    settings = dict.fromkeys(("positions", "background", "point_spread"), False)
+    settings |= {"probe_modes": 1, "learn_probe": True, "flux": True}
     settings |= {"regulariser": "edge_preserving", "regularisation_weight": 3.0, "compile_xla": False}
     settings |= dict.fromkeys(("half_scans", "error_map", "progress"), False)
     found = ptycho.reconstruct(scan, start=tmp_path / "a.h5", probe_variation=2, steps=20, **settings)
