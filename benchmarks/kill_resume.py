@@ -33,8 +33,17 @@ from ptycho.run.stored_run import is_finished
 SCRIPT = Path(__file__).resolve().parents[1] / "scripts" / "grid_lines_workflow.py"
 FOLDER = Path("outputs/benchmarks/kill_resume")
 RUN = [
-    *("N=32", "size=96", "nimgs_train=1", "nimgs_test=1", "max_groups_train=96", "train.val_groups=8"),
-    *("nepochs=4", "batch_size=4", "model.stages=2", "model.width=8", "xla.compile=false"),
+    "N=32",
+    "size=96",
+    "nimgs_train=1",
+    "nimgs_test=1",
+    "max_groups_train=96",
+    "train.val_groups=8",
+    "nepochs=4",
+    "batch_size=4",
+    "model.stages=2",
+    "model.width=8",
+    "xla.compile=false",
     "train.checkpoint_seconds=0.05",
 ]
 Row = dict[str, object]

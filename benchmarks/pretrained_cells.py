@@ -27,8 +27,15 @@ PASSES = 5  # of the solver
 CELLS: dict[str, tuple[str, ...]] = {
     name: (f"experiment={name}",)
     for name in (
-        *("gs1_ideal", "gs1_curved", "gs2_ideal", "gs2_curved"),
-        *("gs1_curved_phase", "gs2_ideal_phase", "gs2_curved_phase", "sparse_scan", "lines128"),
+        "gs1_ideal",
+        "gs1_curved",
+        "gs2_ideal",
+        "gs2_curved",
+        "gs1_curved_phase",
+        "gs2_ideal_phase",
+        "gs2_curved_phase",
+        "sparse_scan",
+        "lines128",
     )
 } | {
     "gs1_ideal_phase": ("experiment=gs1_ideal", "set_phi=true"),

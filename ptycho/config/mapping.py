@@ -44,7 +44,9 @@ def from_mapping(values: Any) -> JobConfig:
     known, schema = PRETRAININGS[network]
     try:
         full = pkgutil.resolve_name(schema)
-    except ModuleNotFoundError:
+    except ModuleNotFoundError as error:
+        if error.name is None or not schema.startswith(error.name):
+            raise
         return to_dataclass(known, {key: values[key] for key in fields_of(known) if key in values})
     return to_dataclass(full, values)
 

@@ -188,7 +188,7 @@ def reconstruct(
             reconstruction = replace(last, before=reconstruction)
     ended = "converged" if converged else "not converged: raise solver.steps"
     log.info("solver: last fit of %d steps, %s", len(course) - 1, ended)
-    if solved.estimate.spread:
+    if solved.estimate.has_point_spread:
         rows, columns = np.abs(solved.estimate.point_spread).tolist()
         log.info("solver: point spread of σ %.2f × %.2f pixels of the patterns", rows, columns)
     seconds = time.perf_counter() - began

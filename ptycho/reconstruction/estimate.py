@@ -55,14 +55,14 @@ class Estimate:
         """
         ratio = np.float32(1 if normalisation is None else normalisation / data.normalisation)
         known, background = ratio * data.model_probe, data.model_background
-        wanted, spread = len(known) if modes is None else modes, data.beam.point_spread
+        wanted, sigma = len(known) if modes is None else modes, data.beam.point_spread
         constant = cls(
             object_.astype(np.complex64),
             more_modes(known, wanted)[:wanted],
             data.positions.astype(np.float64),
             data.beam.flux,
             ratio**2 * (np.zeros((data.N, data.N), np.float32) if background is None else background),
-            point_spread=np.zeros(2, np.float32) if spread is None else spread.astype(np.float32),
+            point_spread=None if sigma is None else sigma.astype(np.float32),  # type: ignore[arg-type]
         )
         varied, weights = data.model_opr_modes, data.beam.opr_weights
         return constant if varied is None else constant.varied_by(ratio * varied, weights)
@@ -83,7 +83,7 @@ class Estimate:
         return len(self.opr_modes) > 0
 
     @property
-    def spread(self) -> bool:
+    def has_point_spread(self) -> bool:
         """Whether the detector has a point spread."""
         return bool(self.point_spread.any())
 
@@ -112,7 +112,7 @@ class Estimate:
             dark if dark.any() else None,
             (self.opr_modes / (scale * normalisation)).astype(np.complex64) if self.varies else None,
             self.opr_weights if self.varies else None,
-            np.abs(self.point_spread) if self.spread else None,
+            np.abs(self.point_spread) if self.has_point_spread else None,
         )
 
 

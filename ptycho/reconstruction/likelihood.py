@@ -134,11 +134,11 @@ def likelihood_step(
             probe = physics.probe_of_each(values["modes"], values["opr_modes"], values["opr_weights"])
             probe = probe if shifts is None else physics.shifted_spectrum(probe, shifts)
             windows = physics.shift_far_field(values["windows"], values["ramps"])
-            transfer, spread = (
+            transfer, sigma = (
                 values[name] if values[name].shape[0] else None for name in ("transfer", "point_spread")
             )
             intensity = physics.expected_intensity(
-                windows, probe, values["flux"], values["background"], fresnel, shifts, transfer, spread
+                windows, probe, values["flux"], values["background"], fresnel, shifts, transfer, sigma
             )
             pixels = deviance(intensity / tf.square(values["photon"]), known, noise)
             deviances = tf.reduce_sum(weight * pixels, (1, 2))

@@ -150,7 +150,7 @@ def _go_on(
         start = replace(start, object=divided(warm_start.object, options.slices or 1))
     if warm_start.refine.point_spread:  # no product holds it
         alone = Refine(False, object=False, point_spread=True)
-        start = fit(objective, first_spread(noise, start)[0], alone, objective.options.round_steps).estimate
+        start = fit(objective, first_spread(noise, start)[0], alone, options.selection.steps).estimate
     if warm_start.refine.background:  # nor this
         start = replace(start, background=first_background(noise, start))
     kept = np.s_[: options.probe_variation]

@@ -78,7 +78,7 @@ class Parameters:
             "opr_modes": (refine.probe and varied, brightness),
             "opr_weights": (refine.probe_variation and varied, weight_curvature(estimate)),
         }
-        if refine.point_spread and estimate.spread:
+        if refine.point_spread and estimate.has_point_spread:
             parts["point_spread"] = True, _spread_curvature(estimate)
         scales = {}
         for name, (is_refined, curvature) in parts.items():

@@ -131,12 +131,13 @@ class ScanLikelihood:
         if probes is not None and not (parts == ("object",) and probes.belong_to(estimate)):
             probes = None
         moved = probes is None and ("positions" in parts or bool(fractions.any()))
-        computed = computed_with({ARGUMENTS[part] for part in parts}, estimate.varies, estimate.spread)
+        wanted = {ARGUMENTS[part] for part in parts}
+        computed = computed_with(wanted, estimate.varies, estimate.has_point_spread)
         fresnel, batch = self.data.fresnel, None if has_gpu() else batch_size(self.chunk, estimate.modes.size)
         step = likelihood_step(self.noise, computed, moved, self.compile_xla, fresnel, batch)
         modes = tf.constant(estimate.modes)
         opr_modes = tf.constant(estimate.opr_modes if probes is None else estimate.opr_modes[:0])
-        background, spread = tf.constant(estimate.background), self.spread(estimate)
+        background, sigma = tf.constant(estimate.background), self.point_spread(estimate)
         photon, transfer = tf.constant(self.photon, tf.float32), self.transfer(estimate)
         windows = windows_of(estimate.object, N)
         own = [name for name in parts if name != "object"]
@@ -147,7 +148,7 @@ class ScanLikelihood:
             places, *filled = self.filled(corners[part], *beam)
             offsets, flux, weights = map(tf.constant, filled)
             own_modes = modes if probes is None else probes.chunks[part.start // self.chunk]
-            known = offsets, flux, own_modes, background, opr_modes, weights, spread
+            known = offsets, flux, own_modes, background, opr_modes, weights, sigma
             batches = 1 if batch is None else -(-(part.stop - part.start) // batch)
             given = self.measured(part), photon, self.ramps(part), transfer, tf.constant(batches)
             values, gradients = step(windows.cut(places), *known, *given)
@@ -213,7 +214,7 @@ class ScanLikelihood:
         for part in self.slices:
             given = self.filled(corners[part], fractions[part], estimate.flux[part], estimate.probes(part))
             offsets, flux, probes = map(tf.constant, given[1:])
-            known = offsets, flux, probes, background, no_modes, no_weights, self.spread(estimate)
+            known = offsets, flux, probes, background, no_modes, no_weights, self.point_spread(estimate)
             beside = self.measured(part), photon, self.ramps(part), transfer, tf.constant(1)
             _, slopes = step(windows.cut(given[0]), *known, *beside)
             gradients[part] = slopes["modes"][: part.stop - part.start, 0]
@@ -240,9 +241,9 @@ class ScanLikelihood:
         return self._between_slices if estimate.slices > 1 else tf.zeros((0, 0), tf.complex64)
 
     @staticmethod
-    def spread(estimate: Estimate) -> tf.Tensor:
+    def point_spread(estimate: Estimate) -> tf.Tensor:
         """Return σ of the detector's point spread ``(2,)``, or ``(0,)``: there is none."""
-        return tf.constant(estimate.point_spread if estimate.spread else np.zeros(0, np.float32))
+        return tf.constant(estimate.point_spread if estimate.has_point_spread else np.zeros(0, np.float32))
 
     @cached_property
     def _between_slices(self) -> tf.Tensor:
@@ -297,12 +298,12 @@ class ScanLikelihood:
         return tf.constant(np.pad(amplitudes, ((0, short), (0, 0), (0, 0)), constant_values=UNMEASURED))
 
 
-def computed_with(wanted: set[str], varies: bool = False, spread: bool = False) -> tuple[str, ...]:
+def computed_with(wanted: set[str], varies: bool = False, point_spread: bool = False) -> tuple[str, ...]:
     """Return which gradients are computed where some are wanted: few sets, for few compiled functions.
 
-    ``varies``: the probe does, so that it has OPR modes. ``spread``: the detector has a point spread.
+    ``varies``: the probe does, so that it has OPR modes. ``point_spread``: the detector has one.
     """
-    there = {"opr_modes": varies, "opr_weights": varies, "point_spread": spread}
+    there = {"opr_modes": varies, "opr_weights": varies, "point_spread": point_spread}
     every = tuple(name for name in ARGUMENTS.values() if there.get(name, True))
     sets: tuple[tuple[str, ...], ...] = ((), ("windows",), ("windows", "modes"), every)
     return next(names for names in sets if wanted <= set(names))

@@ -237,16 +237,7 @@ def test_where_nothing_is_expected_gradients_are_finite():
         assert all(np.isfinite(gradient.numpy()).all() for gradient in found.values())
 
 
-EVERYTHING = (
-    "windows",
-    "fractions",
-    "flux",
-    "modes",
-    "background",
-    "opr_modes",
-    "opr_weights",
-    "point_spread",
-)
+EVERYTHING = tuple(scan_likelihood.ARGUMENTS.values())
 
 
 @pytest.mark.parametrize("moved", [True, False])

@@ -9,8 +9,9 @@ from helpers.datasets import single_patterns
 from helpers.likelihood import N, Scan, beam, distance, illuminated_mask, smooth_object
 from helpers.quick import KNOWN, decided
 
+from ptycho.reconstruction.blocks import Blockwise
 from ptycho.reconstruction.estimate import Refine
-from ptycho.reconstruction.maximum_likelihood import solve
+from ptycho.reconstruction.maximum_likelihood import WarmStart, solve
 from ptycho.reconstruction.model_selection import select_model
 from ptycho.reconstruction.prior import Prior
 from ptycho.reconstruction.selection import ModelOptions, SelectionOptions
@@ -89,6 +90,16 @@ def test_a_point_spread_is_refined(scan):
     assert (decided(found).get("modes", "1"), found.estimate.slices) == ("1", 1)
 
 
+def test_a_start_with_a_point_spread_finds_its_width_in_blocks_too(scan):
+    """No product holds the width; blocks do not refine it."""
+    data = replace(scan, point_spread=(0.7, 0.4)).dataset(np.random.default_rng(5))
+    refine = Refine(False, point_spread=True)
+    for blockwise in (None, Blockwise(16)):
+        start = WarmStart(scan.object.astype(np.complex64), refine)
+        found = solve(data, KNOWN, 0, False, warm_start=start, blockwise=blockwise)
+        np.testing.assert_allclose(np.abs(found.estimate.point_spread), [0.7, 0.4], atol=0.05)
+
+
 def test_a_second_mode_is_refined():
     first, second = beam(), beam(1.5, 2.0, width=6)
     second = second - first * np.vdot(first, second)
@@ -97,7 +108,7 @@ def test_a_second_mode_is_refined():
     data = scan.dataset(np.random.default_rng(7), probe=scan.modes[0].astype(np.complex64))
     found = run(data, replace(EDGES, positions=False, flux=False, background=False), 0)
     assert decided(found)["probe"] == "refined" and len(found.estimate.modes) == 2
-    assert not found.estimate.spread, "nor does a point spread stand for it"
+    assert not found.estimate.has_point_spread, "nor does a point spread stand for it"
     power = np.sum(np.abs(found.estimate.modes) ** 2, axis=(1, 2))
     assert power[1] / power.sum() == pytest.approx(0.3, abs=0.05)
 

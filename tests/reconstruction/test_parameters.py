@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from helpers.likelihood import N, Scan
+from helpers.likelihood import N, Scan, likelihood_of
 from helpers.reference import random_complex
 
 from ptycho.reconstruction.estimate import Refine
@@ -93,6 +93,19 @@ def test_gradient_is_the_chain_rule(estimate, model):
             slope = float(way @ gradient)
             limit = 1e-2 * np.linalg.norm(way) * np.linalg.norm(gradient[begin:end])
             assert (up - down) / (2 * step) == pytest.approx(slope, rel=1e-2, abs=float(limit) + 1e-6), name
+
+
+def test_the_scale_of_the_point_spread_is_its_curvature():
+    """That of half the deviance of patterns without noise, by its second difference along either axis."""
+    scan = replace(Scan.of(np.random.default_rng(3), 1e5, count=5), point_spread=(0.5, 0.8))
+    likelihood = likelihood_of(scan.dataset())
+    truth = scan.estimate(likelihood.normalisation)
+    refine = Refine(False, object=False, point_spread=True)
+    found = Parameters.of(truth, refine, likelihood.photon).scales["point_spread"] ** 2
+    for axis, step in enumerate(0.02 * np.eye(2, dtype=np.float32)):
+        moved = [replace(truth, point_spread=truth.point_spread + k * step) for k in (-1, 0, 1)]
+        down, middle, up = (likelihood.evaluate(there).value for there in moved)
+        assert found[axis] == pytest.approx((down + up - 2 * middle) / 0.02**2, rel=0.3)
 
 
 def explained(moves, columns):

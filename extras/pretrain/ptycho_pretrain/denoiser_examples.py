@@ -64,9 +64,8 @@ class Example:
     inputs: np.ndarray  # x (H, W, 4) float32
     relative: np.ndarray  # ν (H, W, 1) float32
     change: np.ndarray  # truth less object over the noise, real and imaginary part, (H, W, 2) float32
-    light: (
-        np.ndarray
-    )  # illumination over the strongest, (H, W, 1), 0 where too weak; the name in stored files
+    # illumination over the strongest, (H, W, 1) float32, 0 where it is too weak; the name is that in files
+    light: np.ndarray
 
     def save(self, path: Path) -> None:
         """Write the arrays to an NPZ, whole or not at all."""

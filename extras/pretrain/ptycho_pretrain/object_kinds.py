@@ -19,8 +19,20 @@ from ptycho_pretrain.kinds import Kind, Parameter, rotation
 
 PICTURES = ("astronaut", "brick", "camera", "coffee", "coins", "grass", "gravel", "moon", "rocket", "chelsea")
 PHOTOGRAPHS = (
-    *("china.jpg", "flower.jpg", "ascent", "aero", "stereo_motorcycle", "stereo_motorcycle"),
-    *("immunohistochemistry", "retina", "hubble_deep_field", "grass", "cell", "text", "page", "clock"),
+    "china.jpg",
+    "flower.jpg",
+    "ascent",
+    "aero",
+    "stereo_motorcycle",
+    "stereo_motorcycle",
+    "immunohistochemistry",
+    "retina",
+    "hubble_deep_field",
+    "grass",
+    "cell",
+    "text",
+    "page",
+    "clock",
 )
 SIZE = Parameter(4.0, 40.0, log=True)
 BLUR = Parameter(0.5, 2.5)  # standard deviation of the smoothing: how sharp edges are
