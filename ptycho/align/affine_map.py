@@ -22,6 +22,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+from scipy.linalg import polar
 
 from ptycho.reconstruction.causes import PATTERN_SHIFT, POSITION_MAP, Causes, score_causes
 from ptycho.reconstruction.estimate import Estimate, Refine
@@ -200,13 +201,18 @@ class _Search:
 
         The probe begins as the initial one, or as that of the trial with its curvature divided by the scale
         of the map. For an initial probe of half the defocus is nearly right at half the scale, and too far
-        from the right one to be refined in a few steps.
+        from the right one to be refined in a few steps. So is a round one in place of an astigmatic one, if
+        the scale along rows is another: then the curvature is also divided by the scale along each axis.
         """
         is_own = np.array_equal(nominal, self.nominal)
         own = self.own if is_own else self.together(nominal, positions=False)
         probe, scale = self.sample.beam_of(trial.estimate).probe[0], scale_in(trial.matrix)
-        there = curved(probe, (scale_in(nominal) / scale - 1) * curvature_of(probe))
-        starts = own, self.together(nominal, there, positions=False)
+        stretch, c = np.diag(polar(trial.matrix @ np.linalg.inv(nominal))[1]), curvature_of(probe)
+        probes = [curved(probe, (scale_in(nominal) / scale - 1) * c)]
+        if abs(stretch[0] / stretch[1] - 1) > self.options.scale:
+            rows, columns = (1 / stretch - 1) * c
+            probes.append(curved(probe, (rows + columns) / 2, (rows - columns) / 2))
+        starts = own, *(self.together(nominal, there, positions=False) for there in probes)
         return best_of([self.further(start.estimate, positions=False) for start in starts])
 
     def to_the_end(self, trial: Trial) -> Trial:

@@ -50,8 +50,11 @@ class ProbeOptions:
     """Options of the estimate of the initial probe."""
 
     steps: int = 5  # of the object, for every number
+    # for astigmatism, and the neighbours of a specified curvature: after 5 steps their score jumps by .3
+    neighbour_steps: int = 12
     closer_steps: int = 40  # for another curvature of a specified probe; after 12 it errs by up to 7 %
     halvings: int = 3  # of the step between two numbers, around the best of the coarse scan
+    most_moves: int = 6  # to a better neighbour with one step, at most
     object_steps: int = 3  # of the best one, of the object alone
     probe_steps: int = 20  # and then with the probe
     # by which another curvature, or another probe than the specified, is taken,
@@ -64,6 +67,7 @@ class ProbeOptions:
 
 
 OPTIONS = ProbeOptions()
+LENS = "lens"
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +81,7 @@ class Guess:
     probe: np.ndarray
     optic_probe: np.ndarray  # the same before its refinement
     text: str  # the optic in words
-    best: Trial  # whose hypothesis is (name of the optic, number)
+    best: Trial  # whose hypothesis is (name of the optic, number, astigmatism)
     tried: tuple[Trial, ...]
     refined: Trial  # of the refined probe; the best, if refining explains held-out patterns worse
 
@@ -110,18 +114,25 @@ class _Search:
         modulus = pupil(data.amplitudes.statistics.mean_intensity, data.good)
         return cls(data, middle(data, trial.count(data.N)), modulus, trial, options)
 
-    def try_number(self, name: str, optic: Optic, number: float) -> Trial:
+    def try_number(self, name: str, optic: Optic, number: float, astigmatism: float = 0.0) -> Trial:
         """Fit an object under the probe of one optic."""
-        sample = self._sample(scale_to_patterns(optic.probe(self.modulus, number), self.some))
-        return sample.trial((name, float(number)), sample.fit_object(self.options.steps))
+        sample = self._sample(self._probe(optic, number, astigmatism, self.some))
+        hypothesis = name, float(number), float(astigmatism)
+        return sample.trial(hypothesis, sample.fit_object(self.options.steps))
 
     def try_optic(self, name: str, optic: Optic) -> list[Trial]:
         """Try the numbers of an optic: a coarse scan, then around the best."""
         return self.try_closer(name, optic, self.try_numbers(name, optic, optic.numbers(self.modulus)))
 
-    def try_numbers(self, name: str, optic: Optic, numbers: Iterable[float]) -> list[Trial]:
+    def try_numbers(
+        self, name: str, optic: Optic, numbers: Iterable[float], astigmatism: float = 0.0
+    ) -> list[Trial]:
         """Try numbers of an optic."""
-        return list(side_by_side(lambda number: self.try_number(name, optic, number), list(numbers)))
+        return self.try_pairs(name, optic, [(number, astigmatism) for number in numbers])
+
+    def try_pairs(self, name: str, optic: Optic, pairs: Sequence[tuple[float, float]]) -> list[Trial]:
+        """Try pairs of a number of an optic and an astigmatism."""
+        return list(side_by_side(lambda pair: self.try_number(name, optic, *pair), pairs))
 
     def try_closer(self, name: str, optic: Optic, trials: list[Trial]) -> list[Trial]:
         """Return trials of evenly spaced numbers, and of others around the best."""
@@ -130,21 +141,58 @@ class _Search:
         step = trials[1].hypothesis[1] - trials[0].hypothesis[1]
         for _ in range(self.options.halvings):
             step /= 2
-            best = best_of(trials).hypothesis[1]
-            trials = [*trials, *self.try_numbers(name, optic, (best - step, best + step))]
+            _, best, astigmatism = best_of(trials).hypothesis
+            trials = [*trials, *self.try_numbers(name, optic, (best - step, best + step), astigmatism)]
         return trials
 
-    def refine(self, optics: Mapping[str, Optic], tried: Sequence[Trial]) -> Guess:
-        """Refine the probe of the best trial together with the object."""
-        best = best_of(tried)
-        name, number = best.hypothesis
-        start = scale_to_patterns(optics[name].probe(self.modulus, number), self.data)
+    def try_neighbours(self, optic: Optic, trial: Trial, step: float) -> list[Trial]:
+        """Try curvatures and astigmatisms a step away from those of a trial."""
+        name, c, a = trial.hypothesis
+        return self.try_pairs(name, optic, [(c - step, a), (c + step, a), (c, a - step), (c, a + step)])
+
+    def descend(self, optic: Optic, trial: Trial, step: float) -> Trial:
+        """Go from a trial to the best of its neighbours as long as one is better, then in half steps."""
+        start = trial
+        for _ in range(self.options.halvings):
+            for _ in range(self.options.most_moves):
+                best = best_of([trial, *self.try_neighbours(optic, trial, step)])
+                if best is trial:
+                    break
+                trial = best
+            if trial is start:  # nothing is near
+                break
+            step /= 2
+        return trial
+
+    def with_astigmatism(self, optic: Optic, trial: Trial) -> Trial | None:
+        """Return a longer trial of a near curvature and an astigmatism, if one explains more than ``trial``.
+
+        None: no neighbour explains the patterns better, or there is but one curvature.
+        """
+        numbers = optic.numbers(self.modulus)
+        if len(numbers) == 1:
+            return None
+        step = numbers[1] - numbers[0]
+        closer = replace(self, options=replace(self.options, steps=self.options.neighbour_steps))
+        start = closer.try_number(trial.hypothesis[0], optic, trial.hypothesis[1])
+        end = closer.descend(optic, start, step)
+        return None if end is start else end
+
+    def refine(self, optics: Mapping[str, Optic], best: Trial, tried: Sequence[Trial]) -> Guess:
+        """Refine the probe of the ``best`` of the trials together with the object."""
+        name, number, astigmatism = best.hypothesis
+        start = self._probe(optics[name], number, astigmatism, self.data)
         sample, text = self._sample(start), optics[name].text(number)
+        text += f" and the astigmatism {astigmatism:.4g}" if astigmatism else ""
         refined = refined_trial(sample, best, self.options)
         if refined is best:
             return Guess(start, start, text, best, tuple(tried), best)
         probe = scale_to_patterns(sample.beam_of(refined.estimate).probe[0], self.data)
         return Guess(probe, start, text, best, tuple(tried), refined)
+
+    def _probe(self, optic: Optic, number: float, astigmatism: float, data: Dataset) -> np.ndarray:
+        probe = optic.probe(self.modulus, number)
+        return scale_to_patterns(curved(probe, 0.0, astigmatism) if astigmatism else probe, data)
 
     def _sample(self, probe: np.ndarray) -> Sample:
         return Sample.of(replace(self.some, beam=self.some.beam.with_probe(probe)), self.trial)
@@ -155,19 +203,25 @@ def guess_probe(
 ) -> Guess:
     """Estimate the probe of a scan from its patterns and positions; some fifty numbers are tried.
 
+    If it is that of a lens, so is its astigmatism along rows and columns.
+
     The probe of ``data`` only decides which patterns are used.
     """
     search, optics = _Search.of(data, trial, options), optics_of(data.fresnel)
-    return search.refine(optics, [one for name in optics for one in search.try_optic(name, optics[name])])
+    tried = [one for name in optics for one in search.try_optic(name, optics[name])]
+    best = best_of(tried)
+    if best.hypothesis[0] == LENS:
+        best = search.with_astigmatism(optics[LENS], best) or best
+    return search.refine(optics, best, tried)
 
 
 def guess_lens(data: Dataset, curvatures: Sequence[float]) -> Guess:
     """Estimate the probe of a lens from curvatures: the first two, unless another is better by a rule."""
     search, optics = _Search.of(data, TrialOptions(), OPTIONS), optics_of(None)
-    tried = [search.try_number("lens", optics["lens"], curvature) for curvature in curvatures]
+    tried = [search.try_number(LENS, optics[LENS], curvature) for curvature in curvatures]
     first = best_of(tried[:2])
     others = [one for one in tried[2:] if one.gain_over(first).passes(OPTIONS.another)]
-    return search.refine(optics, others or tried[:2])
+    return search.refine(optics, best_of(others or tried[:2]), others or tried[:2])
 
 
 class OtherProbe(NamedTuple):
@@ -175,7 +229,8 @@ class OtherProbe(NamedTuple):
 
     conjugate: bool  # it becomes P*,
     reversed: bool  # reversed about the zero of both axes,
-    change: float  # and its far field gets so much more curvature, in rad·px²
+    change: float  # and its far field gets so much more curvature, in rad·px²,
+    astigmatism: float  # and so much astigmatism
     negates: bool  # it is P*, or the curvature changes its sign
     text: str  # what it becomes, and what both explain
 
@@ -183,7 +238,7 @@ class OtherProbe(NamedTuple):
         """Return what modes ``(…, N, N)`` become; ``ratio``: pixels of the scan that was tried over N."""
         waves = modes.conj() if self.conjugate else modes
         waves = REVERSED.patterns(waves) if self.reversed else waves
-        return curved(waves, self.change / ratio**2)
+        return curved(waves, self.change / ratio**2, self.astigmatism / ratio**2)
 
     @property
     def finding(self) -> Finding:
@@ -200,8 +255,8 @@ class OtherProbe(NamedTuple):
 def find_other_probe(data: Dataset, both_signs: bool = True) -> OtherProbe | None:
     """Find a change of the specified probe that explains the patterns clearly better, or None.
 
-    It is another curvature; with ``both_signs`` also one of the other sign, or the complex conjugate, as
-    programs store it whose Fourier transform has the other sign.
+    It is another curvature and an astigmatism along rows and columns; with ``both_signs`` also a curvature of
+    the other sign, or the complex conjugate, as programs store it whose Fourier transform has the other sign.
     """
     search, probe = _Search.of(data, TrialOptions(), OPTIONS), data.probe[0]
     own = curvature_of(probe)
@@ -216,26 +271,34 @@ def find_other_probe(data: Dataset, both_signs: bool = True) -> OtherProbe | Non
     step = coarse[1].hypothesis[1] - coarse[0].hypothesis[1]
     coarse += [search.try_number(name, optics[name], -own) for name in optics if name]
     best = best_of(coarse)
-    if not best.gain_over(as_it_is).passes(OPTIONS.faint):
+    clear = best.gain_over(as_it_is).passes(OPTIONS.faint)
+    best = best if clear else as_it_is
+    name = best.hypothesis[0]
+    near = search.with_astigmatism(optics[name], best)
+    if not clear and near is None:
         return None
+    _, number, astigmatism = (near or best).hypothesis
     search = replace(search, options=replace(OPTIONS, steps=OPTIONS.closer_steps))
-    name, number = best.hypothesis
-    near = search.try_numbers(name, optics[name], number + step * np.arange(-1, 2))
-    guess = search.refine(optics, search.try_closer(name, optics[name], near))
-    refined = search.refine(optics, [as_it_is]).refined
+    closer = search.try_numbers(name, optics[name], number + step * np.arange(-1, 2), astigmatism)
+    closer = search.try_closer(name, optics[name], closer)
+    guess = search.refine(optics, best_of(closer), closer)
+    refined = search.refine(optics, as_it_is, [as_it_is]).refined
     if not guess.refined.clearly_better_than(refined, OPTIONS.defocus):
+        if not clear:  # of few photons, positions of a wrong scale prefer a near curvature
+            return None
         others = refined, search.try_number("", optics[""], own)
         noise = expected_noise(data)
         if not (data.counts and guess.refined.explains_down_to_noise(others, noise, OPTIONS.faint)):
             return None
-    better = guess.best.hypothesis[1]
+    _, better, astigmatism = guess.best.hypothesis
     text = (
         f"{'its complex conjugate, ' * bool(name)}curvature of its far field {own:.4g} → {better:.4g} "
-        f"rad·px²; deviance of a short reconstruction {refined.mean_deviance:.3g} → "
-        f"{guess.refined.mean_deviance:.3g}"
+        f"rad·px²{f', astigmatism {astigmatism:.4g}' * bool(astigmatism)}; deviance of a short "
+        f"reconstruction {refined.mean_deviance:.3g} → {guess.refined.mean_deviance:.3g}"
     )
     change = better + own if name else better - own
-    return OtherProbe(bool(name), name == "reversed", change, bool(name) or own * better < 0, text)
+    negates = bool(name) or own * better < 0
+    return OtherProbe(bool(name), name == "reversed", change, astigmatism, negates, text)
 
 
 def refined_trial(sample: Sample, trial: Trial, options: ProbeOptions = OPTIONS) -> Trial:

@@ -56,13 +56,16 @@ CLEAR = Rule(1.0)
 TURNED = Rule(5.0, 0.2)
 """Of a scan turned by 180° or negated: a wrong probe, lopsided by chance, prefers one of two orientations
 that the true one could not distinguish (measured)."""
-EQUAL = Rule(0.0, 0.001)
-"""Of two weights of a regulariser: a smaller difference tells nothing (measured; docs/notes/solver.md)."""
+EQUAL = Rule(1.0, 0.001)
+"""Of two weights of a regulariser, which are as good within one standard error or a tenth of a per cent."""
 DIFFERENT = Rule(2.0)
 """Of two runs on the same scan."""
 REFINED = Rule(2.0, 0.005)
 """Of a hypothesis that has more parameters: few patterns let a wrong flux explain a little of anything."""
 
+MODE_BESIDE_UNREFINED_PROBE = Rule(2.0, 0.015)
+"""Of a first further mode, with which the probe is refined, too: true ones gain .026 and more. One that only
+explained what refined positions left gained .008, and the error rose by 6 % (measured)."""
 DRIFT = Rule(2.0, 0.05)
 """Of an affine part of the positions while parts of the beam are missing: drifts of some pixels gain .4,
 right positions under partial coherence below .01 (measured)."""

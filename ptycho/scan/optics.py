@@ -59,9 +59,21 @@ def pinhole(modulus: np.ndarray, log_diameter: float) -> np.ndarray:
     return waves_of(modulus * np.sign(far_field(disk).real))
 
 
-def curved(probe: np.ndarray, curvature: float) -> np.ndarray:
-    """Return a probe ``(…, N, N)`` whose far field gets the phase ``c q²`` besides its own; complex64."""
-    return waves_of(far_field(probe) * np.exp(1j * curvature * frequency(probe.shape[-1]) ** 2))
+def curved(probe: np.ndarray, curvature: float, astigmatism: float = 0.0) -> np.ndarray:
+    """Return a probe whose far field gets the phase ``c q² + a (q_row² − q_col²)`` besides its own.
+
+    Args:
+        probe: ``(…, N, N)`` complex.
+        curvature: c, in rad · pixel².
+        astigmatism: a, likewise: c + a along the rows' axis, c − a along the columns'.
+
+    Returns:
+        ``(…, N, N)`` complex64.
+    """
+    N = probe.shape[-1]
+    q = (np.arange(N) - N // 2) / N
+    phase = (curvature + astigmatism) * q[:, None] ** 2 + (curvature - astigmatism) * q**2
+    return waves_of(far_field(probe) * np.exp(1j * phase))
 
 
 def curvature_of(probe: np.ndarray) -> float:

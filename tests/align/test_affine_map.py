@@ -54,16 +54,21 @@ def test_few_patterns_tell_nothing(scan):
     assert find_map(data.subset(np.arange(11), 1)) is None
 
 
-def scan_of_a_lens(N, step, focus, specified):
-    """16 patterns of two photographs under a lens of rectangular aperture; another focus is specified."""
+def scan_of_a_lens(N, step, focus, specified, side=4):
+    """``side²`` patterns of two photographs under a lens of rectangular aperture; another focus is specified.
+
+    ``focus``, ``specified``: along rows and columns, or one number for both.
+    """
     rng, q = np.random.default_rng(7), (np.arange(N) - N // 2) / N
 
     def wave(focus):
+        rows, cols = np.broadcast_to(focus, 2)
         aperture = (np.abs(q[:, None]) < 0.12) & (np.abs(q) < 0.16)
-        pupil = aperture * np.exp(1j * np.pi * focus * N * np.add.outer(q**2, q**2))
+        pupil = aperture * np.exp(1j * np.pi * N * np.add.outer(rows * q**2, cols * q**2))
         return np.fft.fftshift(np.fft.ifft2(np.fft.ifftshift(pupil)))
 
-    positions = step * np.stack(np.divmod(np.arange(16), 4), -1) + rng.uniform(1, 1 + step / 2, (16, 2))
+    positions = step * np.stack(np.divmod(np.arange(side**2), side), -1)
+    positions = positions + rng.uniform(1, 1 + step / 2, positions.shape)
     side, turns = int(positions.max()) + N + 3, np.fft.fftfreq(N)
     grey, coins = (
         resize(image / 255, (side, side), anti_aliasing=True) for image in (camera(), photograph_of_coins())
@@ -85,6 +90,13 @@ def test_a_wrong_defocus_is_not_taken_for_a_wrong_scale():
     """The specified probe lies in the valley at .5, and explains more there than after a short refinement."""
     recorded = find_map(scan_of_a_lens(48, 4.0, focus=1.6, specified=0.8))
     assert recorded is not None and not (recorded.scale_differs or recorded.turn_differs)
+
+
+def test_astigmatism_is_not_taken_for_a_scale_along_one_axis():
+    """Positions closer along one axis explain more under the specified probe after a short refinement."""
+    recorded = find_map(scan_of_a_lens(64, 5.0, focus=(1.6, 3.0), specified=1.6, side=6))
+    assert recorded is not None and recorded.shear > 0.3
+    assert recorded.gain.gain < 0 and not recorded.shear_differs
 
 
 @pytest.mark.parametrize("curvature", [-240.0, 150.0])

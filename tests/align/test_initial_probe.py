@@ -154,6 +154,43 @@ def test_a_specified_probe_gets_the_curvature_of_the_patterns(defocused, factor)
     assert (aligned.data is before) == (factor < 0)  # then the positions are negated
 
 
+def astigmatic(curvature, astigmatism):
+    """The probe of mirrors that focus in two planes."""
+    rows, columns = np.meshgrid(*(np.arange(N) / N - 0.5,) * 2, indexing="ij")
+    phase = (curvature + astigmatism) * rows**2 + (curvature - astigmatism) * columns**2
+    return waves_of(np.exp(-((frequency(N) / 0.2) ** 4)) * np.exp(1j * phase))
+
+
+@pytest.mark.parametrize("round_one", [140, 220])
+def test_a_specified_probe_gets_the_astigmatism_of_the_patterns(round_one):
+    right, wrong = astigmatic(200, 110), astigmatic(round_one, 0)
+    data = scan_with(right, seed=1, side=7, step=3, photons=1e5)
+    aligned, _ = compared((data, 0.0), wrong, compare_defocus)
+    assert "astigmatism" in str(aligned.decisions[0]) and aligned.decisions[0].warns
+    assert overlap(aligned.data.probe[0], right) > 0.98 > 0.93 > overlap(wrong, right)
+
+
+def test_the_astigmatism_of_an_estimated_probe():
+    right = astigmatic(200, -120)
+    found = guess_probe(scan_with(right, seed=1, side=7, step=3, photons=1e5))
+    assert overlap(found.probe, right) > 0.97 and overlap(found.optic_probe, right) > 0.9
+    assert "astigmatism -" in found.text
+
+
+@pytest.mark.parametrize("side", [8, 9])
+def test_curvature_and_astigmatism_are_a_phase_of_the_far_field(side):
+    rng = np.random.default_rng(3)
+    probe = rng.normal(size=(side, side)) + 1j * rng.normal(size=(side, side))
+    far, changed = (
+        np.fft.fftshift(np.fft.fft2(np.fft.ifftshift(wave))) for wave in (probe, curved(probe, 9.0, -4.0))
+    )
+    for row in range(side):
+        for col in range(side):
+            y, x = (row - side // 2) / side, (col - side // 2) / side
+            expected = far[row, col] * np.exp(1j * (9 * (y**2 + x**2) - 4 * (y**2 - x**2)))
+            assert changed[row, col] == pytest.approx(expected, abs=1e-4)
+
+
 @pytest.mark.parametrize(
     ("factor", "found", "masked"), [(0.6, True, True), (1.6, True, False), (1.0, False, True)]
 )

@@ -24,7 +24,7 @@ def flags_of(gains, other=DOUBT, deviance=1.0):
     """
     causes = None
     if gains is not None:
-        every, sizes = dict.fromkeys(CAUSES, 1.0) | gains, {"motion": np.array([0.1, 0.0])}
+        every, sizes = dict.fromkeys(CAUSES, 1.0) | gains, {"motion": np.array([0.3, 0.0])}
         causes = Causes(every, sizes, 20_000.0, np.ones((4, 4)))
     fits = {"solver": SimpleNamespace(causes=causes, used=SimpleNamespace(mean_deviance=deviance))}
     made, flags = pipeline._confirmed(SimpleNamespace(alternative=other), MADE, fits, "solver")
