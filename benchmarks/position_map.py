@@ -6,6 +6,7 @@
     python benchmarks/position_map.py jittered           positions with random errors of 0.7 px, too
     python benchmarks/position_map.py dim                10⁴ photons per pattern
     python benchmarks/position_map.py defocus            a probe of another defocus, and other errors
+    python benchmarks/position_map.py astigmatism        a probe of another astigmatism
     python benchmarks/position_map.py gains              the score test that precedes the search
     python benchmarks/position_map.py electrons          the default command, no probe, rotated by −121°
     python benchmarks/position_map.py specified          likewise, few electrons and the specified defocus
@@ -143,16 +144,7 @@ def defocus() -> Iterator[Row]:
         own = data.probe[0]
         for share in (-1, -0.5, 0.3, 0.5, 0.7, 1.5, 2):
             wrong = curved(own, (share - 1) * curvature_of(own))
-            found = find_other_probe(data.under_probe(wrong[None]))
-            probe = wrong if found is None else found.of(wrong)
-            position_map = find_map(data.under_probe(probe[None]))
-            flagged = position_map is not None and (position_map.scale_differs or position_map.turn_differs)
-            yield {
-                "scan": scan,
-                "defocus": share,
-                "overlap with the right probe": f"{overlap(wrong, own):.3f} → {overlap(probe, own):.3f}",
-                "map": None if not flagged else position_map.text,
-            }
+            yield {"scan": scan, "defocus": share} | corrected(data, wrong)
         late = placed(data.amplitudes[:], own, np.roll(data.positions, 1, axis=0))
         mirrored = replace(data, amplitudes=np.ascontiguousarray(data.amplitudes[:][:, :, ::-1]))
         transposed = replace(data, amplitudes=np.ascontiguousarray(data.amplitudes[:].swapaxes(1, 2)))
@@ -165,6 +157,28 @@ def defocus() -> Iterator[Row]:
         for edit, changed in others.items():
             found = find_other_probe(changed)
             yield {"scan": scan, "wrong": edit, "defocus changed": None if found is None else found.text}
+
+
+def astigmatism() -> Iterator[Row]:
+    """Yield what is changed in scans whose specified probe has another astigmatism, by a share of its c."""
+    for case in CASES:
+        data = scan_of(case, np.eye(2))
+        own, name = data.probe[0], "{} {} {:.0e} {}".format(*case)
+        for share in (-0.4, -0.2, 0.2, 0.4):
+            wrong = curved(own, 0.0, share * curvature_of(own))
+            yield {"scan": name, "astigmatism": share} | corrected(data, wrong)
+
+
+def corrected(data: Dataset, wrong: np.ndarray) -> Row:
+    """Return what the probe of a scan becomes if a ``wrong (N, N)`` one is specified, and the map there."""
+    own, found = data.probe[0], find_other_probe(data.under_probe(wrong[None]))
+    probe = wrong if found is None else found.of(wrong)
+    position_map = find_map(data.under_probe(probe[None]))
+    flagged = position_map is not None and (position_map.scale_differs or position_map.turn_differs)
+    return {
+        "overlap with the right probe": f"{overlap(wrong, own):.3f} → {overlap(probe, own):.3f}",
+        "map": None if not flagged else position_map.text,
+    }
 
 
 def overlap(one: np.ndarray, two: np.ndarray) -> float:
@@ -262,6 +276,7 @@ def electrons(
 
 WAYS = {
     "defocus": defocus,
+    "astigmatism": astigmatism,
     "gains": gains,
     "electrons": electrons,
     "specified": partial(electrons, FEW, lambda nm: (*SPECIFIED, f"probe.defocus_nm={nm}"), (2, 30)),

@@ -164,19 +164,14 @@ class _Search:
             step /= 2
         return trial
 
-    def with_astigmatism(self, optic: Optic, trial: Trial) -> Trial | None:
-        """Return a longer trial of a near curvature and an astigmatism, if one explains more than ``trial``.
-
-        None: no neighbour explains the patterns better, or there is but one curvature.
-        """
+    def with_astigmatism(self, optic: Optic, trial: Trial) -> Trial:
+        """Return a longer trial of the best curvature and astigmatism near those of ``trial``."""
         numbers = optic.numbers(self.modulus)
         if len(numbers) == 1:
-            return None
-        step = numbers[1] - numbers[0]
+            return trial
         closer = replace(self, options=replace(self.options, steps=self.options.neighbour_steps))
         start = closer.try_number(trial.hypothesis[0], optic, trial.hypothesis[1])
-        end = closer.descend(optic, start, step)
-        return None if end is start else end
+        return closer.descend(optic, start, numbers[1] - numbers[0])
 
     def refine(self, optics: Mapping[str, Optic], best: Trial, tried: Sequence[Trial]) -> Guess:
         """Refine the probe of the ``best`` of the trials together with the object."""
@@ -211,7 +206,8 @@ def guess_probe(
     tried = [one for name in optics for one in search.try_optic(name, optics[name])]
     best = best_of(tried)
     if best.hypothesis[0] == LENS:
-        best = search.with_astigmatism(optics[LENS], best) or best
+        near = search.with_astigmatism(optics[LENS], best)
+        best = best if near.hypothesis == best.hypothesis else near
     return search.refine(optics, best, tried)
 
 
@@ -272,12 +268,11 @@ def find_other_probe(data: Dataset, both_signs: bool = True) -> OtherProbe | Non
     coarse += [search.try_number(name, optics[name], -own) for name in optics if name]
     best = best_of(coarse)
     clear = best.gain_over(as_it_is).passes(OPTIONS.faint)
-    best = best if clear else as_it_is
-    name = best.hypothesis[0]
-    near = search.with_astigmatism(optics[name], best)
-    if not clear and near is None:
+    starts = [best, as_it_is] if clear else [as_it_is]
+    near = best_of([search.with_astigmatism(optics[start.hypothesis[0]], start) for start in starts])
+    name, number, astigmatism = near.hypothesis
+    if near.hypothesis == as_it_is.hypothesis:
         return None
-    _, number, astigmatism = (near or best).hypothesis
     search = replace(search, options=replace(OPTIONS, steps=OPTIONS.closer_steps))
     closer = search.try_numbers(name, optics[name], number + step * np.arange(-1, 2), astigmatism)
     closer = search.try_closer(name, optics[name], closer)

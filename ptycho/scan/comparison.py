@@ -56,8 +56,8 @@ CLEAR = Rule(1.0)
 TURNED = Rule(5.0, 0.2)
 """Of a scan turned by 180° or negated: a wrong probe, lopsided by chance, prefers one of two orientations
 that the true one could not distinguish (measured)."""
-EQUAL = Rule(1.0, 0.001)
-"""Of two weights of a regulariser, which are as good within one standard error or a tenth of a per cent."""
+EQUAL = Rule(0.0, 0.001)
+"""Of two weights of a regulariser: a smaller difference tells nothing (measured; docs/notes/solver.md)."""
 DIFFERENT = Rule(2.0)
 """Of two runs on the same scan."""
 REFINED = Rule(2.0, 0.005)

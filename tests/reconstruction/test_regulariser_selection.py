@@ -26,15 +26,6 @@ def test_the_strongest_of_weights_within_a_tenth_of_a_per_cent(third, strongest)
     assert found.hypothesis.prior == Prior("second_order", strongest)
 
 
-@pytest.mark.parametrize("difference, strongest", [(0.004, 30.0), (0.006, 10.0)])
-def test_the_strongest_of_weights_within_one_standard_error(difference, strongest):
-    """The standard error of the mean of these ten differences is 0.005."""
-    best, scatter = trial(0.0, "second_order", 10.0), 0.015 * np.tile([1.0, -1.0], 5)
-    prior = Regularisation(Prior("second_order", 30.0))
-    other = Trial(prior, None, np.zeros(0), np.exp(difference + scatter))
-    assert strongest_of_equals(best, [best, other]).hypothesis.prior.strength == strongest
-
-
 @pytest.mark.parametrize("difference, kept", [(-0.01, False), (0.002, False), (0.01, True)])
 def test_a_classical_regulariser_is_kept_only_if_it_is_clearly_better(difference, kept):
     """The standard error of the mean of these ten differences is 0.005."""
