@@ -201,8 +201,8 @@ class _Search:
 
         The probe begins as the initial one, or as that of the trial with its curvature divided by the scale
         of the map. For an initial probe of half the defocus is nearly right at half the scale, and too far
-        from the right one to be refined in a few steps. So is a round one in place of an astigmatic one, if
-        the scale along rows is another: then the curvature is also divided by the scale along each axis.
+        from the right one to be refined in a few steps. If the map stretches the axes differently, a third
+        start divides the curvature along each axis by its stretch, as for an astigmatic probe.
         """
         is_own = np.array_equal(nominal, self.nominal)
         own = self.own if is_own else self.together(nominal, positions=False)

@@ -3,8 +3,9 @@
 Where the file has none, it is the one under which the patterns are explained best.
 
 The modulus of its far field comes from the mean pattern, its phase from an optic with one number
-(:mod:`ptycho.scan.optics`). Every number in a sensible range is a trial; then object and probe of the best
-are refined together, which corrects what the mean pattern has blurred. In a near field the mean pattern is
+(:mod:`ptycho.scan.optics`). Every number in a sensible range is a trial, and for a lens its astigmatism along
+rows and columns; then object and probe of the best are refined together, which corrects what the mean pattern
+has blurred. In a near field the mean pattern is
 propagated back to the sample, and only the refinement remains.
 
 A curvature and its negative differ by the sign of the positions (or a turn of the detector by 180°): the
@@ -53,7 +54,7 @@ class ProbeOptions:
     # for astigmatism, and the neighbours of a specified curvature: after 5 steps their score jumps by .3
     neighbour_steps: int = 12
     closer_steps: int = 40  # for another curvature of a specified probe; after 12 it errs by up to 7 %
-    halvings: int = 3  # of the step between two numbers, around the best of the coarse scan
+    halvings: int = 3  # of the step between two numbers, around the best; or sizes of the step
     most_moves: int = 6  # to a better neighbour with one step, at most
     object_steps: int = 3  # of the best one, of the object alone
     probe_steps: int = 20  # and then with the probe
@@ -146,32 +147,35 @@ class _Search:
         return trials
 
     def try_neighbours(self, optic: Optic, trial: Trial, step: float) -> list[Trial]:
-        """Try curvatures and astigmatisms a step away from those of a trial."""
-        name, c, a = trial.hypothesis
-        return self.try_pairs(name, optic, [(c - step, a), (c + step, a), (c, a - step), (c, a + step)])
+        """Try curvatures and astigmatisms a step from those of a trial, within the numbers of the optic."""
+        (name, c, a), numbers = trial.hypothesis, optic.numbers(self.modulus)
+        pairs = (c - step, a), (c + step, a), (c, a - step), (c, a + step)
+        low, high = min(numbers.min(), c), max(numbers.max(), c)
+        most = max(np.abs(numbers).max(), abs(a))
+        inside = [pair for pair in pairs if low <= pair[0] <= high and abs(pair[1]) <= most]
+        return self.try_pairs(name, optic, inside)
 
     def descend(self, optic: Optic, trial: Trial, step: float) -> Trial:
-        """Go from a trial to the best of its neighbours as long as one is better, then in half steps."""
+        """Go from a trial to the best of its neighbours as long as one is better, then in smaller steps."""
         start = trial
-        for _ in range(self.options.halvings):
+        for size in step / 2.0 ** np.arange(self.options.halvings):
             for _ in range(self.options.most_moves):
-                best = best_of([trial, *self.try_neighbours(optic, trial, step)])
+                best = best_of([trial, *self.try_neighbours(optic, trial, size)])
                 if best is trial:
                     break
                 trial = best
             if trial is start:  # nothing is near
                 break
-            step /= 2
         return trial
 
-    def with_astigmatism(self, optic: Optic, trial: Trial) -> Trial:
-        """Return a longer trial of the best curvature and astigmatism near those of ``trial``."""
+    def with_astigmatism(self, optic: Optic, trial: Trial) -> tuple[Trial, Trial]:
+        """Return a longer trial of the same probe, and that of the best curvature and astigmatism near it."""
         numbers = optic.numbers(self.modulus)
         if len(numbers) == 1:
-            return trial
-        closer = replace(self, options=replace(self.options, steps=self.options.neighbour_steps))
-        start = closer.try_number(trial.hypothesis[0], optic, trial.hypothesis[1])
-        return closer.descend(optic, start, numbers[1] - numbers[0])
+            return trial, trial
+        longer = replace(self, options=replace(self.options, steps=self.options.neighbour_steps))
+        start = longer.try_number(trial.hypothesis[0], optic, trial.hypothesis[1])
+        return start, longer.descend(optic, start, float(numbers[1] - numbers[0]))
 
     def refine(self, optics: Mapping[str, Optic], best: Trial, tried: Sequence[Trial]) -> Guess:
         """Refine the probe of the ``best`` of the trials together with the object."""
@@ -206,8 +210,8 @@ def guess_probe(
     tried = [one for name in optics for one in search.try_optic(name, optics[name])]
     best = best_of(tried)
     if best.hypothesis[0] == LENS:
-        near = search.with_astigmatism(optics[LENS], best)
-        best = best if near.hypothesis == best.hypothesis else near
+        start, near = search.with_astigmatism(optics[LENS], best)
+        best = near if near.gain_over(start).passes(options.faint) else best
     return search.refine(optics, best, tried)
 
 
@@ -239,9 +243,8 @@ class OtherProbe(NamedTuple):
     @property
     def finding(self) -> Finding:
         """A warning with its remedy; with a flag where the positions may be negated instead."""
-        text = (
-            f"the specified probe explains the patterns better with another defocus, now used ({self.text})"
-        )
+        what = "defocus and astigmatism" if self.astigmatism else "defocus"
+        text = f"the specified probe explains the patterns better with another {what}, now used ({self.text})"
         if not self.negates:
             return Finding.warning(f"{text}; check its defocus, or keep it with probe.learn=false")
         either = "its sign is the other one: wrong is that of the defocus, or that of the positions"
@@ -269,26 +272,27 @@ def find_other_probe(data: Dataset, both_signs: bool = True) -> OtherProbe | Non
     best = best_of(coarse)
     clear = best.gain_over(as_it_is).passes(OPTIONS.faint)
     starts = [best, as_it_is] if clear else [as_it_is]
-    near = best_of([search.with_astigmatism(optics[start.hypothesis[0]], start) for start in starts])
-    name, number, astigmatism = near.hypothesis
-    if near.hypothesis == as_it_is.hypothesis:
+    walks = [search.with_astigmatism(optics[start.hypothesis[0]], start) for start in starts]
+    near, (own_start, _) = best_of([end for _, end in walks]), walks[-1]
+    if not near.gain_over(own_start).passes(OPTIONS.faint):
         return None
+    name, number, astigmatism = near.hypothesis
     search = replace(search, options=replace(OPTIONS, steps=OPTIONS.closer_steps))
     closer = search.try_numbers(name, optics[name], number + step * np.arange(-1, 2), astigmatism)
     closer = search.try_closer(name, optics[name], closer)
     guess = search.refine(optics, best_of(closer), closer)
+    as_it_is = search.try_number("", optics[""], own)
     refined = search.refine(optics, as_it_is, [as_it_is]).refined
     if not guess.refined.clearly_better_than(refined, OPTIONS.defocus):
         if not clear:  # of few photons, positions of a wrong scale prefer a near curvature
             return None
-        others = refined, search.try_number("", optics[""], own)
-        noise = expected_noise(data)
+        others, noise = (refined, as_it_is), expected_noise(data)
         if not (data.counts and guess.refined.explains_down_to_noise(others, noise, OPTIONS.faint)):
             return None
     _, better, astigmatism = guess.best.hypothesis
     text = (
         f"{'its complex conjugate, ' * bool(name)}curvature of its far field {own:.4g} → {better:.4g} "
-        f"rad·px²{f', astigmatism {astigmatism:.4g}' * bool(astigmatism)}; deviance of a short "
+        f"rad·px²{f', astigmatism changed by {astigmatism:.4g}' * bool(astigmatism)}; deviance of a short "
         f"reconstruction {refined.mean_deviance:.3g} → {guess.refined.mean_deviance:.3g}"
     )
     change = better + own if name else better - own
@@ -387,7 +391,7 @@ def compare_probe(aligned: AlignedScan, context: RunContext) -> AlignedScan:
 
 
 def compare_defocus(aligned: AlignedScan, context: RunContext) -> AlignedScan:
-    """Give the specified probe another curvature, or its conjugate, if that explains clearly more.
+    """Give the specified probe another curvature and astigmatism, or its conjugate, if that explains more.
 
     A curvature of the other sign explains what positions of the other sign do. Positions are as they were
     read here, so none is tried with ``data.orientation=auto``.

@@ -129,8 +129,9 @@ FLAGS = {
         "do not correct it by a scale or rotation of the positions",
     ),
     MOTION: Flag(
-        "the sample moved while patterns were measured (a fly scan, or vibration): that explains more of the "
-        "misfit than any other cause that was tried (misfit_causes), and the image is blurred by it",
+        "the sample moved by more than 1.2 px while patterns were measured (a fly scan, or vibration): that "
+        "explains more of the misfit than any other cause that was tried (misfit_causes), and the image is "
+        "blurred by it",
         "measure with the stage at rest, or with shorter exposures; probe.modes=3 reduces the effect",
         False,
     ),

@@ -46,9 +46,9 @@ class CauseLimits:
     ahead: float = 1.5  # times the gain of the next cause
     least: float = 60.0  # gain of a plausible cause: four standard errors of each of four numbers
     comparable: float = 0.5  # its gain over that of the best cause, at least
-    # px²: half a variance of the motion along an axis, at least: over 1.5 px .094. A sample with detail finer
+    # px²: half a variance of the motion along an axis, at least, as over 1.2 px. A sample with detail finer
     # than its pixels looks like .046 (measured).
-    motion: float = 0.1
+    motion: float = 0.06
     step: float = 0.5  # px, of the differences by which derivatives along positions are taken
     patterns: int = 1024  # of a large scan that are used: a predicted pattern costs five
     unregularised: int = 10  # steps without a regulariser before the tests

@@ -13,7 +13,7 @@ Of a near field the mean pattern goes back to the sample, ``P = F⁻¹[H̄ F √
 taken for the modulus of F P itself, which is right as far as the object scatters weakly, or by angles that
 are small against the features of F P. A strong phase object widens the pupil, and fills its dark parts; the
 guess is then too narrow. Of the phase nothing is in the mean pattern: that the optic is one of the two,
-without aberration, is an assumption, and its one number is found by
+without an aberration but astigmatism along rows and columns, is an assumption; the numbers are found by
 :func:`ptycho.align.initial_probe.guess_probe`.
 """
 

@@ -90,6 +90,7 @@ def test_modes_that_a_background_makes_needless_are_dropped(without, kept):
         # a third explains too little
         ({}, False, [0.9, 1.1, 0.899], 2, {"modes": "2", "probe": "refined"}),
         ({}, False, [1.099], 1, {"modes": "1", "probe": "not refined"}),
+        ({}, False, [1.089, 1.1], 1, {"modes": "1", "probe": "not refined"}),  # nor does 1 %
         ({}, True, [], 1, {"probe": "not refined"}),  # beside a refined probe they were tried before
         ({"modes": 1}, False, [], 1, {"probe": "not refined"}),
         ({"modes": 3}, False, [1.3], 3, {"modes": "3", "probe": "refined"}),  # as specified
