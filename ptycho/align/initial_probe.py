@@ -146,21 +146,22 @@ class _Search:
             trials = [*trials, *self.try_numbers(name, optic, (best - step, best + step), astigmatism)]
         return trials
 
-    def try_neighbours(self, optic: Optic, trial: Trial, step: float) -> list[Trial]:
-        """Try curvatures and astigmatisms a step from those of a trial, within the numbers of the optic."""
-        (name, c, a), numbers = trial.hypothesis, optic.numbers(self.modulus)
-        pairs = (c - step, a), (c + step, a), (c, a - step), (c, a + step)
-        low, high = min(numbers.min(), c), max(numbers.max(), c)
-        most = max(np.abs(numbers).max(), abs(a))
-        inside = [pair for pair in pairs if low <= pair[0] <= high and abs(pair[1]) <= most]
-        return self.try_pairs(name, optic, inside)
-
     def descend(self, optic: Optic, trial: Trial, step: float) -> Trial:
-        """Go from a trial to the best of its neighbours as long as one is better, then in smaller steps."""
-        start = trial
+        """Go from a trial to the best of its neighbours as long as one is better, then in smaller steps.
+
+        A neighbour has another curvature or astigmatism, within the numbers of the optic.
+        """
+        start, seen, numbers = trial, {trial.hypothesis[1:]}, optic.numbers(self.modulus)
         for size in step / 2.0 ** np.arange(self.options.halvings):
             for _ in range(self.options.most_moves):
-                best = best_of([trial, *self.try_neighbours(optic, trial, size)])
+                name, c, a = trial.hypothesis
+                low, high = min(numbers.min(), c), max(numbers.max(), c)
+                most = max(np.abs(numbers).max(), abs(a))
+                pairs = (c - size, a), (c + size, a), (c, a - size), (c, a + size)
+                inside = {pair for pair in pairs if low <= pair[0] <= high and abs(pair[1]) <= most}
+                around = sorted({(round(pair[0], 6), round(pair[1], 6)) for pair in inside} - seen)
+                seen |= set(around)
+                best = best_of([trial, *self.try_pairs(name, optic, around)])
                 if best is trial:
                     break
                 trial = best

@@ -161,9 +161,8 @@ def astigmatic(curvature, astigmatism):
     return waves_of(np.exp(-((frequency(N) / 0.2) ** 4)) * np.exp(1j * phase))
 
 
-@pytest.mark.parametrize("round_one", [140, 220])
-def test_a_specified_probe_gets_the_astigmatism_of_the_patterns(round_one):
-    right, wrong = astigmatic(200, 110), astigmatic(round_one, 0)
+def test_a_specified_probe_gets_the_astigmatism_of_the_patterns():
+    right, wrong = astigmatic(200, 110), astigmatic(140, 0)
     data = scan_with(right, seed=1, side=7, step=3, photons=1e5)
     aligned, _ = compared((data, 0.0), wrong, compare_defocus)
     assert "astigmatism" in str(aligned.decisions[0]) and aligned.decisions[0].warns
