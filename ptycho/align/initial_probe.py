@@ -5,8 +5,8 @@ Where the file has none, it is the one under which the patterns are explained be
 The modulus of its far field comes from the mean pattern, its phase from an optic with one number
 (:mod:`ptycho.scan.optics`). Every number in a sensible range is a trial, and for a lens its astigmatism along
 rows and columns; then object and probe of the best are refined together, which corrects what the mean pattern
-has blurred. In a near field the mean pattern is
-propagated back to the sample, and only the refinement remains.
+has blurred. In a near field the mean pattern is propagated back to the sample, and only the refinement
+remains.
 
 A curvature and its negative differ by the sign of the positions (or a turn of the detector by 180°): the
 estimate is right only if those are.
@@ -41,7 +41,7 @@ from ptycho.scan.coarser import downsampled
 from ptycho.scan.comparison import Rule, compare_shares, split_patterns
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
-from ptycho.scan.optics import Optic, curvature_of, curved, measured_power, optics_of, pupil, refocused
+from ptycho.scan.optics import LENS, Optic, curvature_of, curved, measured_power, optics_of, pupil, refocused
 from ptycho.scan.positions import rotation
 from ptycho.scan.probe import intensity_of, masked
 
@@ -54,8 +54,9 @@ class ProbeOptions:
     # for astigmatism, and the neighbours of a specified curvature: after 5 steps their score jumps by .3
     neighbour_steps: int = 12
     closer_steps: int = 40  # for another curvature of a specified probe; after 12 it errs by up to 7 %
-    halvings: int = 3  # of the step between two numbers, around the best; or sizes of the step
-    most_moves: int = 6  # to a better neighbour with one step, at most
+    halvings: int = 3  # of the step between two numbers, around the best of the coarse scan
+    step_sizes: int = 3  # of curvature and astigmatism, each half of the one before
+    most_moves: int = 6  # to a better neighbour with one step size, at most
     object_steps: int = 3  # of the best one, of the object alone
     probe_steps: int = 20  # and then with the probe
     # by which another curvature, or another probe than the specified, is taken,
@@ -68,7 +69,6 @@ class ProbeOptions:
 
 
 OPTIONS = ProbeOptions()
-LENS = "lens"
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,23 +151,26 @@ class _Search:
 
         A neighbour has another curvature or astigmatism, within the numbers of the optic.
         """
-        start, seen, numbers = trial, {trial.hypothesis[1:]}, optic.numbers(self.modulus)
-        for size in step / 2.0 ** np.arange(self.options.halvings):
+        start, seen = trial, {trial.hypothesis[1:]}
+        for size in step / 2.0 ** np.arange(self.options.step_sizes):
             for _ in range(self.options.most_moves):
-                name, c, a = trial.hypothesis
-                low, high = min(numbers.min(), c), max(numbers.max(), c)
-                most = max(np.abs(numbers).max(), abs(a))
-                pairs = (c - size, a), (c + size, a), (c, a - size), (c, a + size)
-                inside = {pair for pair in pairs if low <= pair[0] <= high and abs(pair[1]) <= most}
-                around = sorted({(round(pair[0], 6), round(pair[1], 6)) for pair in inside} - seen)
-                seen |= set(around)
-                best = best_of([trial, *self.try_pairs(name, optic, around)])
+                around = [pair for pair in self._neighbours(optic, trial, size) if pair not in seen]
+                seen.update(around)
+                best = best_of([trial, *self.try_pairs(trial.hypothesis[0], optic, around)])
                 if best is trial:
                     break
                 trial = best
             if trial is start:  # nothing is near
                 break
         return trial
+
+    def _neighbours(self, optic: Optic, trial: Trial, size: float) -> list[tuple[float, float]]:
+        (_, c, a), numbers = trial.hypothesis, optic.numbers(self.modulus)
+        low, high = min(numbers.min(), c), max(numbers.max(), c)
+        most = max(np.abs(numbers).max(), abs(a))
+        pairs = (c - size, a), (c + size, a), (c, a - size), (c, a + size)
+        inside = [pair for pair in pairs if low <= pair[0] <= high and abs(pair[1]) <= most]
+        return [(round(float(one), 6), round(float(other), 6)) for one, other in inside]
 
     def with_astigmatism(self, optic: Optic, trial: Trial) -> tuple[Trial, Trial]:
         """Return a longer trial of the same probe, and that of the best curvature and astigmatism near it."""
@@ -282,12 +285,12 @@ def find_other_probe(data: Dataset, both_signs: bool = True) -> OtherProbe | Non
     closer = search.try_numbers(name, optics[name], number + step * np.arange(-1, 2), astigmatism)
     closer = search.try_closer(name, optics[name], closer)
     guess = search.refine(optics, best_of(closer), closer)
-    as_it_is = search.try_number("", optics[""], own)
-    refined = search.refine(optics, as_it_is, [as_it_is]).refined
+    specified = search.try_number("", optics[""], own)
+    refined = search.refine(optics, specified, [specified]).refined
     if not guess.refined.clearly_better_than(refined, OPTIONS.defocus):
         if not clear:  # of few photons, positions of a wrong scale prefer a near curvature
             return None
-        others, noise = (refined, as_it_is), expected_noise(data)
+        others, noise = (refined, specified), expected_noise(data)
         if not (data.counts and guess.refined.explains_down_to_noise(others, noise, OPTIONS.faint)):
             return None
     _, better, astigmatism = guess.best.hypothesis

@@ -23,14 +23,7 @@ from ptycho.reconstruction.scan_likelihood import Cache, ScanLikelihood, noise_u
 from ptycho.reconstruction.selection import ModelOptions, Selection, noise_ratio
 from ptycho.reconstruction.slice_selection import try_slices
 from ptycho.reconstruction.solver import FIT, OBJECT_ALONE, Fit, Objective, fit
-from ptycho.scan.comparison import (
-    CLEAR,
-    DRIFT,
-    MODE_BESIDE_UNREFINED_PROBE,
-    REFINED,
-    Rule,
-    compare_shares,
-)
+from ptycho.scan.comparison import CLEAR, DRIFT, FIRST_MODE, REFINED, Rule, compare_shares
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
 from ptycho.scan.probe import pupil_of
@@ -435,8 +428,7 @@ def _try_mode_beside_unrefined_probe(selection: Selection) -> None:
         return
     start = replace(estimate, modes=more_modes(estimate.modes, count)[:count])
     refine, values = replace(selection.refine, probe=True), (str(count), str(before))
-    rule = MODE_BESIDE_UNREFINED_PROBE
-    selection.try_model("modes", start, refine, specified, values, rule=rule)
+    selection.try_model("modes", start, refine, specified, values, rule=FIRST_MODE)
     if selection.refine.probe:
         selection.forget("probe")
         selection.record("probe", "refined", "as it has further modes")

@@ -63,9 +63,10 @@ DIFFERENT = Rule(2.0)
 REFINED = Rule(2.0, 0.005)
 """Of a hypothesis that has more parameters: few patterns let a wrong flux explain a little of anything."""
 
-MODE_BESIDE_UNREFINED_PROBE = Rule(2.0, 0.015)
-"""Of a first further mode, with which the probe is refined, too: true ones gain .026 and more. One that only
+FIRST_MODE = Rule(2.0, 0.015)
+"""Of a further mode with which the probe is refined, too: true ones gain .026 and more. One that only
 explained what refined positions left gained .008, and the error rose by 6 % (measured)."""
+
 DRIFT = Rule(2.0, 0.05)
 """Of an affine part of the positions while parts of the beam are missing: drifts of some pixels gain .4,
 right positions under partial coherence below .01 (measured)."""

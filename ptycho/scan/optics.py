@@ -134,8 +134,9 @@ def refocused(probe: np.ndarray, curvature: float, both_signs: bool = True) -> O
     )
 
 
+LENS = "lens"
 OPTICS = {
-    "lens": Optic(lens, _curvatures, "a lens of the curvature {:.4g} rad·px²".format),
+    LENS: Optic(lens, _curvatures, "a lens of the curvature {:.4g} rad·px²".format),
     "pinhole": Optic(
         pinhole,
         lambda modulus: np.arange(np.log(3.0), np.log(0.8 * len(modulus)), 0.1),  # 3 pixels to 0.8 of all

@@ -17,14 +17,14 @@ DOUBT = Alternative(np.eye(2), None, False, DRIFT, Finding.warning("another scal
 MADE = {"solver": Reconstruction(np.ones((1, 4, 4), np.complex64), np.ones((1, 4, 4), bool))}
 
 
-def flags_of(gains, other=DOUBT, deviance=1.0):
+def flags_of(gains, other=DOUBT, deviance=1.0, motion=0.1):
     """Return flags and warnings of the product for gains of some causes; None: the gains are unknown.
 
-    ``deviance``: mean over the patterns of the product.
+    ``deviance``: mean over the patterns of the product; ``motion``: half its variance, px².
     """
     causes = None
     if gains is not None:
-        every, sizes = dict.fromkeys(CAUSES, 1.0) | gains, {"motion": np.array([0.3, 0.0])}
+        every, sizes = dict.fromkeys(CAUSES, 1.0) | gains, {"motion": np.array([motion, 0.0])}
         causes = Causes(every, sizes, 20_000.0, np.ones((4, 4)))
     fits = {"solver": SimpleNamespace(causes=causes, used=SimpleNamespace(mean_deviance=deviance))}
     made, flags = pipeline._confirmed(SimpleNamespace(alternative=other), MADE, fits, "solver")
@@ -57,6 +57,12 @@ def test_a_doubt_is_reported_where_the_product_explains_less_than_a_short_fit_of
 def test_a_likely_cause_is_flagged_by_its_name(cause, flag):
     flags, warnings = flags_of({cause: 5000.0, "position_map": 2000.0})
     assert flags == (() if flag is None else (flag,)) and not warnings
+
+
+def test_motion_of_a_pixel_is_not_flagged():
+    """Half a variance of .046 px² was that of a sample with detail finer than its pixels."""
+    assert flags_of({"motion": 5000.0}, None, motion=0.046) == ((), ())
+    assert flags_of({"motion": 5000.0}, None, motion=0.08) == (("motion_blur",), ())
 
 
 @dataclass(frozen=True)
